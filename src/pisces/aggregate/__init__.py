@@ -1,0 +1,1 @@
+"""How are updates combined? One aggregator per file."""

@@ -1,0 +1,1 @@
+"""What the server knows of its clients: a table of columns, its manager, and a read-only view."""

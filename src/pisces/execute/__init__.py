@@ -1,0 +1,1 @@
+"""Executors carry tasks to clients and bring back what happened. Only they own time."""

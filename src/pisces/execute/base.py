@@ -1,0 +1,51 @@
+"""The executor's contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pisces.policy import Stateful
+from pisces.types import Event, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an executor can do beyond the minimum."""
+
+    real_time: bool = False  # time passes by itself: nothing may block the loop
+    cancels: bool = False  # a running task can be called off
+
+
+class Executor(Stateful, Protocol):
+    """Runs tasks and owns time. Every task ends exactly once: `Arrived`, `Failed` or `Left`."""
+
+    @property
+    def now(self) -> float:
+        """Seconds since the run began."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        ...
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is due and nobody is to come: waiting would bring no event, ever."""
+        ...
+
+    def submit(self, task: Task) -> None:
+        """Start `task` on its client, which must be present and not running."""
+        ...
+
+    def wait(self, until: float) -> list[Event]:
+        """All events of the next instant, or none once it is `until`."""
+        ...
+
+    def cancel(self, task_id: int) -> None:
+        """Call a running task off: no event of it will come, its client is free at once."""
+        ...
+
+    def close(self) -> None:
+        """Give back whatever is held."""

@@ -1,0 +1,1 @@
+"""Models, and their way into one flat vector and back."""

@@ -1,0 +1,1 @@
+"""When do we aggregate? One pacer per file."""

@@ -1,0 +1,131 @@
+"""The three questions of federated learning as contracts: who trains, when to aggregate, how.
+
+A protocol is one answer to each (`Policies`). Policies see the world through a read-only `View` and
+never call each other, look at a clock or sleep. All verbs but `pick` and `combine` are pure, and
+those two draw only from the generator they are given. Subclassing a contract brings defaults for
+its rare verbs, so a simple policy stays a few lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pisces.types import Plan, State, Update, Weights
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from pisces.clients.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A client to start, with its plan if its local work differs from the run's default."""
+
+    client: int
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A running task that nobody waits for any more."""
+
+    task_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Combination:
+    """New weights, and the coefficient each update was given in them."""
+
+    weights: Weights
+    coefficients: tuple[float, ...]
+
+
+class Stateful(Protocol):
+    """Whatever keeps state can hand it over and take it back. The default keeps none."""
+
+    def state(self) -> State:
+        """All that must be remembered to go on later."""
+        return State()
+
+    def restore(self, state: State) -> None:
+        """Take up what `state` handed over."""
+
+
+class Selector(Stateful, Protocol):
+    """Who trains next?"""
+
+    def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
+        """At most `slots` different clients out of `view.selectable`."""
+        ...
+
+
+class Pacer(Stateful, Protocol):
+    """When do we aggregate, and how many may run?"""
+
+    def slots(self, view: View) -> int:
+        """How many clients to start now."""
+        ...
+
+    def ready(self, view: View) -> bool:
+        """Aggregate what is in the buffer now? Asked only while something is in it."""
+        ...
+
+    def next_check(self, view: View) -> float:
+        """The instant to ask again if nothing happens before; infinity: at the next event."""
+        return math.inf
+
+    def accepts(self, view: View, update: Update) -> bool:
+        """Is this update still wanted?"""
+        return True
+
+    def release(self, view: View) -> Sequence[Release]:
+        """Whose running task is not wanted any more?"""
+        return ()
+
+    @property
+    def min_clients(self) -> int:
+        """Fewest clients with which `ready` can ever say yes; fewer is a configuration error."""
+        return 1
+
+    @property
+    def needs_deadline(self) -> bool:
+        """Would one silent client stop it for ever, unless its task expires?"""
+        return False
+
+
+class Aggregator(Stateful, Protocol):
+    """How are updates combined?"""
+
+    def combine(
+        self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
+    ) -> Combination:
+        """The next version's weights out of the current ones and at least one update."""
+        ...
+
+
+class Judge(Stateful, Protocol):
+    """Whom to trust? Looks at every accepted update and says whether its loss is an outlier."""
+
+    def is_outlier(self, update: Update) -> bool:
+        """Does this update's loss stand apart from its peers'? Remembers the update."""
+        ...
+
+    @property
+    def drops_outliers(self) -> bool:
+        """Keep an outlier's update out of the model, besides debiting its client?"""
+        return False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policies:
+    """One protocol: who, when, how, and optionally whom to trust."""
+
+    selector: Selector
+    pacer: Pacer
+    aggregator: Aggregator
+    judge: Judge | None = None

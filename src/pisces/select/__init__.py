@@ -1,0 +1,1 @@
+"""Who trains next? One selector per file, named after its paper."""

@@ -1,0 +1,1 @@
+"""Trainers turn tasks into results: weights in, weights and a report out."""

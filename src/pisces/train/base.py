@@ -1,0 +1,49 @@
+"""The trainer's contract, and the recipe every trainer follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from pisces.types import Report, Task, Weights
+
+if TYPE_CHECKING:
+    import torch
+
+    # (outputs, targets) -> one loss per sample, or a scalar mean over the batch
+    Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How every client trains; what may differ from task to task is in the task's `Plan`."""
+
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    clip_norm: float | None = None  # gradient norm per step; None: no clipping
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The result of one task."""
+
+    task_id: int
+    weights: Weights
+    report: Report
+
+
+class Trainer(Protocol):
+    """Trains many tasks at once, each from its own weights.
+
+    A result depends only on the task's weights, client, plan and seed: not on the other tasks in
+    the call, nor on how many calls were made before.
+    """
+
+    def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        """One outcome per task, in any order."""
+        ...
+
+    def close(self) -> None:
+        """Give back whatever is held."""

@@ -1,0 +1,276 @@
+"""The frozen values every room shares: tasks, reports, updates, and what happened when.
+
+Nothing here imports torch at run time, so a client without torch stays light.
+
+Two families of values travel through the house:
+
+* **events** come from an executor and say what the world did: `Joined`, `Arrived`, `Failed` and
+  `Left`;
+* **entries** go to the recorder and say what the server made of it: the events (an accepted
+  `Update` in place of the unchecked `Arrived`), and `Started`, `Dropped`, `Aggregated`,
+  `Evaluated`, `Outlier`, `Distrusted` and `Stopped`.
+
+Instants end in ``_at`` (or are plain ``at``), durations in ``_s``, counts start with ``num_``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+Role: TypeAlias = Literal["parameter", "buffer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Where one named tensor of a model lies in the flat vector."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a flat vector maps back to a model: parameters first, then float buffers.
+
+    `aliases` are further names of tied tensors; `counters` are integer buffers, which are not
+    averaged and therefore stay out of the vector.
+    """
+
+    slices: tuple[Slice, ...]
+    aliases: tuple[tuple[str, str], ...] = ()
+    counters: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Length of the flat vector."""
+        return self.slices[-1].stop if self.slices else 0
+
+    @property
+    def num_parameters(self) -> int:
+        """Length of the leading part that optimisers, clipping and noise may touch."""
+        return sum(s.stop - s.start for s in self.slices if s.role == "parameter")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """A model's weights: one flat float vector and its layout. Never changed in place."""
+
+    flat: torch.Tensor
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The local work a client is asked to do."""
+
+    epochs: int = 1
+    batch_size: int = 32
+    learning_rate: float = 0.01
+    proximal: float = 0.0
+    max_steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """One piece of local training: this client, from these weights, by this plan."""
+
+    id: int
+    client: int
+    version: int
+    weights: Weights
+    plan: Plan
+    seed: int
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a client says of its training; `None` means it did not say.
+
+    `loss` is the mean and `loss_rms` the root mean square of the per-sample training losses over
+    the first local epoch (the square root in Eq. 2 of the Pisces paper).
+    """
+
+    num_examples: int
+    loss: float | None = None
+    loss_rms: float | None = None
+    num_steps: int = 0
+
+
+# --- events: what the world did -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A client is there (again) and may be given work."""
+
+    at: float
+    client: int
+    num_examples: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrived:
+    """A client's result reached the server; nothing in it has been checked yet."""
+
+    at: float
+    task_id: int
+    client: int
+    weights: Weights
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A task ended without a usable result; its client is still there."""
+
+    at: float
+    client: int
+    reason: str
+    task_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A client is gone (and its task with it) until it joins again."""
+
+    at: float
+    client: int
+    reason: str
+    task_id: int | None = None
+
+
+Event: TypeAlias = Joined | Arrived | Failed | Left
+
+# --- entries: what the server made of it ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A task was handed to the executor."""
+
+    at: float
+    task_id: int
+    client: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """A result that passed the checks, with what is needed to combine it.
+
+    `base` holds the weights of `version`, the version it was trained from. Keeping it here keeps a
+    base version alive exactly as long as somebody needs it.
+    """
+
+    task_id: int
+    client: int
+    version: int
+    base: Weights
+    weights: Weights
+    report: Report
+    arrived_at: float
+    latency_s: float
+
+    def staleness(self, version: int) -> int:
+        """Versions made since the one it was trained from."""
+        return version - self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """An update arrived but was not wanted."""
+
+    at: float
+    task_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """Updates became a new version; `coefficients` are the factors applied to each."""
+
+    at: float
+    version: int
+    task_ids: tuple[int, ...]
+    staleness: tuple[int, ...]
+    coefficients: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Metrics of a version; `at` is the instant the version was looked at."""
+
+    at: float
+    version: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """A client's loss stood apart from its peers'; `credits` are what it has left."""
+
+    at: float
+    client: int
+    task_id: int
+    credits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Distrusted:
+    """A client ran out of credits and is not selected again."""
+
+    at: float
+    client: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The run is over."""
+
+    at: float
+    reason: str
+
+
+Entry: TypeAlias = (
+    Joined
+    | Started
+    | Update
+    | Failed
+    | Left
+    | Dropped
+    | Aggregated
+    | Evaluated
+    | Outlier
+    | Distrusted
+    | Stopped
+)
+
+
+@dataclass(slots=True)
+class State:
+    """What an object must remember to go on later: JSON-able values and named arrays."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, torch.Tensor | np.ndarray] = field(default_factory=dict)
+
+    def add(self, name: str, part: State) -> None:
+        """Put another object's state below `name`."""
+        self.values[name] = part.values
+        self.arrays.update({f"{name}/{key}": array for key, array in part.arrays.items()})
+
+    def part(self, name: str) -> State:
+        """The state put below `name`."""
+        prefix = f"{name}/"
+        arrays = {k.removeprefix(prefix): a for k, a in self.arrays.items() if k.startswith(prefix)}
+        return State(self.values[name], arrays)
