@@ -54,6 +54,7 @@ class Stateful(Protocol):
 
     def restore(self, state: State) -> None:
         """Take up what `state` handed over."""
+        del state  # nothing was kept
 
 
 class Selector(Stateful, Protocol):

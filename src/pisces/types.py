@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
 Role: TypeAlias = Literal["parameter", "buffer"]
@@ -262,7 +261,7 @@ class State:
     """What an object must remember to go on later: JSON-able values and named arrays."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, torch.Tensor | np.ndarray] = field(default_factory=dict)
+    arrays: dict[str, Any] = field(default_factory=dict)  # torch tensors and numpy arrays
 
     def add(self, name: str, part: State) -> None:
         """Put another object's state below `name`."""

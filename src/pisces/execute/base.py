@@ -49,3 +49,4 @@ class Executor(Stateful, Protocol):
 
     def close(self) -> None:
         """Give back whatever is held."""
+        return

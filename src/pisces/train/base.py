@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
+
+import torch
 
 from pisces.types import Report, Task, Weights
 
-if TYPE_CHECKING:
-    import torch
-
-    # (outputs, targets) -> one loss per sample, or a scalar mean over the batch
-    Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+# (outputs, targets) -> one loss per sample, or a scalar mean over the batch
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +46,4 @@ class Trainer(Protocol):
 
     def close(self) -> None:
         """Give back whatever is held."""
+        return

@@ -1,0 +1,68 @@
+"""A weighted mean of updates, discounted by staleness: the rule of FedAvg, FedBuff and Pisces.
+
+    w + server_rate * sum_i c_i (w_i - reference_i),    c_i = share_i * (1 + staleness_i)^-beta
+
+* FedAvg (McMahan et al., AISTATS 2017): share = n_i / sum n, beta 0.
+* FedBuff (Nguyen et al., AISTATS 2022, Algorithm 1): share = 1 / K, beta 0.5, reference `base`.
+* Pisces (Jiang et al., section 6: "we execute Federated Averaging"; the discount is its authors'
+  code): share = n_i / sum n, beta 0.5, reference `current`.
+
+`base` measures an update against the version its client started from; `current` mixes the client's
+model into the present one, which damps stale updates. Buffers such as BatchNorm statistics always
+mix against the current model, at server rate 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pisces.clients.view import View
+from pisces.policy import Aggregator, Combination
+from pisces.types import Update, Weights
+
+Reference = Literal["current", "base"]
+Share = Literal["samples", "equal"]
+
+
+class DiscountedMean(Aggregator):
+    """See the module's formula; `staleness_penalty` is beta."""
+
+    def __init__(
+        self,
+        *,
+        share: Share = "samples",
+        staleness_penalty: float = 0.0,
+        reference: Reference = "current",
+        server_rate: float = 1.0,
+    ) -> None:
+        self._share = share
+        self._staleness_penalty = staleness_penalty
+        self._reference = reference
+        self._server_rate = server_rate
+
+    def combine(
+        self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
+    ) -> Combination:
+        """The mean, taken in one pass over the updates."""
+        coefficients = self.coefficients(updates, view.version)
+        new = weights.flat.clone()
+        split = weights.layout.num_parameters
+        for update, c in zip(updates, coefficients.tolist(), strict=True):
+            reference = weights if self._reference == "current" else update.base
+            moved = update.weights.flat[:split] - reference.flat[:split]
+            new[:split].add_(moved, alpha=self._server_rate * c)
+            new[split:].add_(update.weights.flat[split:] - weights.flat[split:], alpha=c)
+        applied = (self._server_rate * coefficients).tolist()
+        return Combination(Weights(new, weights.layout), tuple(applied))
+
+    def coefficients(self, updates: Sequence[Update], version: int) -> NDArray[np.float64]:
+        """c_i of every update."""
+        sizes = np.array([u.report.num_examples for u in updates], np.float64)
+        shares = sizes / sizes.sum() if self._share == "samples" else 1.0 / len(updates)
+        staleness = np.array([u.staleness(version) for u in updates], np.float64)
+        coefficients: NDArray[np.float64] = shares * (1.0 + staleness) ** -self._staleness_penalty
+        return coefficients

@@ -1,0 +1,59 @@
+"""What is wrong with what a client sent? Nothing from a client is believed before this."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pisces.types import Layout, Report, Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Beyond these a claim is absurd, whoever makes it."""
+
+    max_examples: int = 100_000_000
+    max_loss: float = 1e6
+
+
+def wrong_size(num_examples: object, limits: Limits) -> str | None:
+    """What is wrong with the number of examples a client says it has?"""
+    if not isinstance(num_examples, int) or isinstance(num_examples, bool):
+        return f"the number of examples must be an integer, not {num_examples!r}"
+    if not 1 <= num_examples <= limits.max_examples:
+        return f"{num_examples} examples, outside 1..{limits.max_examples}"
+    return None
+
+
+def wrong_weights(weights: Weights, layout: Layout) -> str | None:
+    """What is wrong with a client's weights?"""
+    flat = weights.flat
+    if tuple(flat.shape) != (layout.size,):
+        return f"weights of shape {tuple(flat.shape)}, not ({layout.size},)"
+    if not flat.is_floating_point():
+        return f"weights of type {flat.dtype}, not floating point"
+    if not bool(flat.isfinite().all()):
+        return "weights that are not finite"
+    return None
+
+
+def wrong_report(report: Report, declared: int, limits: Limits) -> str | None:
+    """What is wrong with a report of a client that declared so many examples when it joined?"""
+    if problem := wrong_size(report.num_examples, limits):
+        return problem
+    if report.num_examples > declared:
+        return f"{report.num_examples} examples, more than the {declared} it joined with"
+    for name, loss in (("loss", report.loss), ("RMS loss", report.loss_rms)):
+        if loss is not None and not (math.isfinite(loss) and abs(loss) <= limits.max_loss):
+            return f"{name} {loss}, not a finite number up to {limits.max_loss:g}"
+    return _wrong_rms(report)
+
+
+def _wrong_rms(report: Report) -> str | None:
+    if report.loss_rms is None:
+        return None
+    # A root mean square is never below the mean; float32 sums may miss that by a little.
+    least = 0.0 if report.loss is None else abs(report.loss) * (1 - 1e-3)
+    if report.loss_rms < least:
+        return f"RMS loss {report.loss_rms:g}, below its mean {report.loss}"
+    return None

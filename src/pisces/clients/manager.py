@@ -1,0 +1,238 @@
+"""The client manager: registers clients, watches their tasks, checks and buffers their updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+
+from pisces.clients.checks import Limits, wrong_report, wrong_size, wrong_weights
+from pisces.clients.table import ClientTable
+from pisces.clients.view import Running, View
+from pisces.policy import Judge
+from pisces.saving import load_task, load_update, save_task, save_update
+from pisces.types import (
+    Aggregated,
+    Arrived,
+    Distrusted,
+    Dropped,
+    Entry,
+    Evaluated,
+    Event,
+    Failed,
+    Joined,
+    Layout,
+    Left,
+    Outlier,
+    Started,
+    State,
+    Task,
+    Update,
+)
+
+
+class ClientManager:
+    """Keeps the client table, the running tasks and the buffer in step with what happens.
+
+    Every method returns the entries to be written down about it.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        judge: Judge | None = None,
+        credits: int = 5,
+        staleness_window: int = 5,
+        limits: Limits | None = None,
+    ) -> None:
+        self.table = ClientTable(credits=credits, staleness_window=staleness_window)
+        self.version = 0
+        self.last_aggregated_at = 0.0
+        self.num_updates = 0
+        self.running: dict[int, tuple[Task, float]] = {}  # task id -> task, started at
+        self.buffer: list[Update] = []
+        self.history: list[Evaluated] = []
+        self._layout = layout
+        self._judge = judge
+        self._limits = limits or Limits()
+        self._running_columns: Running | None = None
+
+    def view(self, now: float) -> View:
+        """This instant, for policies to look at."""
+        if self._running_columns is None:
+            self._running_columns = _columns(self.running.values())
+        return View(
+            now=now,
+            version=self.version,
+            last_aggregated_at=self.last_aggregated_at,
+            clients=self.table.facts,
+            running=self._running_columns,
+            buffer=self.buffer,
+            history=self.history,
+        )
+
+    def start(self, task: Task, at: float) -> Started:
+        """A task was handed to its client."""
+        self.running[task.id] = (task, at)
+        self._running_columns = None
+        self.table.rows.running[task.client] = True
+        self.table.rows.num_picks[task.client] += 1
+        return Started(at, task.id, task.client, task.version)
+
+    def observe(self, event: Event, wanted: Callable[[Update], bool]) -> list[Entry]:
+        """Take in what happened; an update that `wanted` refuses is dropped."""
+        match event:
+            case Joined():
+                return [self._join(event)]
+            case Left():
+                self._end(event.task_id)
+                self._leave(event.client)
+                return [event]
+            case Failed():
+                self._end(event.task_id)
+                return [event]
+            case Arrived():
+                return self._arrive(event, wanted)
+
+    def advance(self, at: float, coefficients: Sequence[float]) -> Aggregated:
+        """The buffer became a new version."""
+        staleness = [update.staleness(self.version) for update in self.buffer]
+        for update, s in zip(self.buffer, staleness, strict=True):
+            self.table.add_staleness(update.client, s)
+        task_ids = tuple(update.task_id for update in self.empty_buffer())
+        self.version += 1
+        self.last_aggregated_at = at
+        return Aggregated(at, self.version, task_ids, tuple(staleness), tuple(coefficients))
+
+    def empty_buffer(self) -> list[Update]:
+        """Take all updates out; their clients may be selected again."""
+        updates, self.buffer = self.buffer, []
+        for update in updates:
+            self.table.rows.buffered[update.client] = False
+        return updates
+
+    def state(self) -> State:
+        """The table, the running tasks, the buffer and the evaluations so far."""
+        state = State()
+        state.add("table", self.table.state())
+        if self._judge is not None:
+            state.add("judge", self._judge.state())
+        state.values |= {
+            "version": self.version,
+            "last_aggregated_at": self.last_aggregated_at,
+            "num_updates": self.num_updates,
+            "running": [[save_task(task, state), at] for task, at in self.running.values()],
+            "buffer": [save_update(update, state) for update in self.buffer],
+            "history": [[e.at, e.version, dict(e.metrics)] for e in self.history],
+        }
+        return state
+
+    def restore(self, state: State) -> None:
+        """Take up what `state` handed over."""
+        values, layout = state.values, self._layout
+        self.table.restore(state.part("table"))
+        if self._judge is not None:
+            self._judge.restore(state.part("judge"))
+        self.version = values["version"]
+        self.last_aggregated_at = values["last_aggregated_at"]
+        self.num_updates = values["num_updates"]
+        running = [(load_task(task, state, layout), at) for task, at in values["running"]]
+        self.running = {task.id: (task, at) for task, at in running}
+        self.buffer = [load_update(update, state, layout) for update in values["buffer"]]
+        self.history = [Evaluated(*e) for e in values["history"]]
+        self._running_columns = None
+
+    def _join(self, event: Joined) -> Entry:
+        if problem := wrong_size(event.num_examples, self._limits):
+            return Failed(event.at, event.client, f"refused to join: {problem}")
+        self.table.ensure(event.client)
+        self.table.rows.present[event.client] = True
+        self.table.rows.num_examples[event.client] = event.num_examples
+        return event
+
+    def _leave(self, client: int) -> None:
+        if client < self.table.rows.num_clients:
+            self.table.rows.present[client] = False
+
+    def _end(self, task_id: int | None) -> None:
+        if task_id is None or task_id not in self.running:
+            return
+        task, _ = self.running.pop(task_id)
+        self._running_columns = None
+        self.table.rows.running[task.client] = False
+
+    def _arrive(self, event: Arrived, wanted: Callable[[Update], bool]) -> list[Entry]:
+        task, started_at = self.running.get(event.task_id, (None, 0.0))
+        if task is None or task.client != event.client:
+            return [Dropped(event.at, event.task_id, "no such task is running on this client")]
+        self._end(task.id)
+        if problem := self._problem(event):
+            failed = Failed(event.at, event.client, f"update refused: {problem}", event.task_id)
+            return [failed, *self._debit(event.client, event.at)]
+        update = Update(
+            task_id=task.id,
+            client=task.client,
+            version=task.version,
+            base=task.weights,
+            weights=event.weights,
+            report=event.report,
+            arrived_at=event.at,
+            latency_s=event.at - started_at,
+        )
+        self._learn(update)
+        verdict = self._judged(update)
+        reason = self._unwanted(update, is_outlier=bool(verdict), wanted=wanted)
+        if reason:
+            return [update, *verdict, Dropped(event.at, task.id, reason)]
+        self.buffer.append(update)
+        self.table.rows.buffered[update.client] = True
+        return [update, *verdict]
+
+    def _problem(self, event: Arrived) -> str | None:
+        declared = int(self.table.rows.num_examples[event.client])
+        return wrong_weights(event.weights, self._layout) or wrong_report(
+            event.report, declared, self._limits
+        )
+
+    def _learn(self, update: Update) -> None:
+        """Write down what the update says of its client."""
+        rows, client, report = self.table.rows, update.client, update.report
+        self.num_updates += 1
+        rows.num_reports[client] += 1
+        rows.last_version[client] = update.version
+        rows.latency_s[client] = update.latency_s
+        rows.loss[client] = np.nan if report.loss is None else report.loss
+        rows.loss_rms[client] = np.nan if report.loss_rms is None else report.loss_rms
+
+    def _judged(self, update: Update) -> list[Entry]:
+        if self._judge is None or not self._judge.is_outlier(update):
+            return []
+        debited = self._debit(update.client, update.arrived_at)
+        left = int(self.table.rows.credits[update.client])
+        return [Outlier(update.arrived_at, update.client, update.task_id, left), *debited]
+
+    def _unwanted(
+        self, update: Update, *, is_outlier: bool, wanted: Callable[[Update], bool]
+    ) -> str | None:
+        if is_outlier and self._judge is not None and self._judge.drops_outliers:
+            return "its loss is an outlier"
+        return None if wanted(update) else "too late"
+
+    def _debit(self, client: int, at: float) -> list[Entry]:
+        """Take a credit; a client without any left is not selected again."""
+        rows = self.table.rows
+        rows.credits[client] = max(0, rows.credits[client] - 1)
+        if rows.credits[client] > 0 or not rows.trusted[client]:
+            return []
+        rows.trusted[client] = False
+        return [Distrusted(at, client)]
+
+
+def _columns(running: Collection[tuple[Task, float]]) -> Running:
+    return Running(
+        task_ids=np.array([task.id for task, _ in running], np.int64),
+        clients=np.array([task.client for task, _ in running], np.int64),
+        versions=np.array([task.version for task, _ in running], np.int64),
+        started_at=np.array([at for _, at in running], np.float64),
+    )

@@ -1,0 +1,379 @@
+"""A run's settings: typed, checked before anything starts, read from and written to TOML.
+
+Every field's description is its documentation: `pisces config` prints them all. Unknown keys, wrong
+types and impossible values are refused in one line each that names the key, the rule and the value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import tomlkit
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from tomlkit.exceptions import TOMLKitError
+
+from pisces.errors import ConfigError
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A table of the config file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Clients(Section):
+    """Who takes part, and how many at once."""
+
+    count: Count = Field(100, description="number of clients (N)")
+    concurrency: Count = Field(20, description="most clients running at once (C)")
+    deadline_s: Positive | None = Field(
+        None, description="give a task up after this long; its client must be heard from again"
+    )
+    credits: Count = Field(
+        5, description="outliers or bad updates before a client is distrusted (r)"
+    )
+    staleness_window: Count = Field(5, description="updates in a client's staleness average (k)")
+
+
+class Data(Section):
+    """What is learned from, and who owns which part of it."""
+
+    dataset: str = Field("digits", description="digits | mnist | fashion_mnist")
+    folder: str | None = Field(
+        None, description="folder with datasets; without it the variable PISCES_DATA names it"
+    )
+    partition: Literal["iid", "dirichlet", "natural"] = Field(
+        "dirichlet", description="how labels spread over clients; natural: by writer or author"
+    )
+    alpha: Positive = Field(
+        0.5, description="Dirichlet concentration; small: few labels per client"
+    )
+    sizes: Literal["equal", "lognormal", "coupled"] | list[Count] = Field(
+        "equal", description="samples per client; coupled: slow clients are rich; or a list"
+    )
+    size: Count | None = Field(
+        None, description="equal: samples each; none: all there are, divided"
+    )
+    size_median: Positive = Field(190.0, description="lognormal: median samples per client")
+    size_sigma: NonNegative = Field(0.6, description="lognormal: spread of sizes")
+    samples_per_s: Positive = Field(2.5, description="coupled: samples per second of latency")
+    alpha_per_s: Positive = Field(0.05, description="coupled: alpha per second of latency")
+    overlap: bool = Field(False, description="let clients share samples, as the paper's MNIST does")
+    corrupted: Share = Field(0.0, description="share of clients whose labels are all wrong")
+
+
+class Model(Section):
+    """What is learned."""
+
+    name: str = Field("mlp", description="mlp | small_cnn | lenet5")
+    hidden: list[Count] = Field([64], description="mlp: widths of the hidden layers")
+    weights: str | None = Field(None, description="start from this safetensors file or run folder")
+
+
+class Train(Section):
+    """How a client trains."""
+
+    optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="sgd | adam | adamw")
+    learning_rate: Positive = Field(0.01, description="client learning rate at version 0")
+    decay: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0, description="factor on the learning rate ..."
+    )
+    decay_every: Count = Field(1, description="... every so many versions")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="of sgd")
+    weight_decay: NonNegative = Field(0.0, description="L2 penalty (adamw: decoupled)")
+    proximal: NonNegative = Field(0.0, description="FedProx: pull towards the received model (mu)")
+    clip_norm: Positive | None = Field(None, description="clip each step's gradient to this norm")
+    batch_size: Count = Field(32, description="samples per step")
+    epochs: Count = Field(1, description="passes over a client's data per task")
+    device: str = Field("auto", description="auto | cpu | cuda; auto: a GPU if there is one")
+    threads: Count = Field(1, description="torch threads; one is fastest for small models")
+
+
+class Zipf(Section):
+    """Few slow clients, many fast ones: k^-a, rescaled to [min_s, max_s] and shuffled."""
+
+    kind: Literal["zipf"] = "zipf"
+    a: Positive = Field(1.2, description="skew")
+    min_s: Positive = Field(15.0, description="fastest client, seconds per task")
+    max_s: Positive = Field(180.0, description="slowest client")
+    jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
+
+
+class ConstantLatency(Section):
+    """Everybody takes as long."""
+
+    kind: Literal["constant"] = "constant"
+    seconds: Positive = Field(60.0, description="per task")
+    jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
+
+
+class UniformLatency(Section):
+    """Uniform between two bounds."""
+
+    kind: Literal["uniform"] = "uniform"
+    min_s: Positive = Field(15.0, description="fastest client, seconds per task")
+    max_s: Positive = Field(180.0, description="slowest client")
+    jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
+
+
+class LognormalLatency(Section):
+    """Lognormal around a median."""
+
+    kind: Literal["lognormal"] = "lognormal"
+    median_s: Positive = Field(60.0, description="median client, seconds per task")
+    sigma: NonNegative = Field(0.8, description="spread over clients")
+    jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
+
+
+class ComputeLatency(Section):
+    """Computation per sample and transfer of the model, both lognormal over clients."""
+
+    kind: Literal["compute"] = "compute"
+    seconds_per_sample: Positive = Field(
+        0.02, description="median compute time per sample and epoch"
+    )
+    compute_sigma: NonNegative = Field(0.8, description="its spread over clients")
+    bytes_per_s: Positive = Field(1e6, description="median bandwidth, each way")
+    bandwidth_sigma: NonNegative = Field(0.8, description="its spread over clients")
+    jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
+
+
+class TraceLatency(Section):
+    """Measured latencies from a CSV or JSON file."""
+
+    kind: Literal["trace"] = "trace"
+    path: str = Field(description="CSV with columns client,latency_s, or JSON")
+    jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
+
+
+class Availability(Section):
+    """When clients are there."""
+
+    kind: Literal["always", "markov", "diurnal", "trace"] = Field(
+        "always", description="always | markov | diurnal | trace"
+    )
+    mean_online_s: Positive = Field(600.0, description="markov: mean session")
+    mean_offline_s: Positive = Field(60.0, description="markov: mean absence")
+    period_s: Positive = Field(86400.0, description="diurnal: length of a day")
+    online_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.5, description="diurnal: share of the day a client is there"
+    )
+    path: str | None = Field(None, description="trace: CSV with columns client,joins_at,leaves_at")
+    late_share: Share = Field(0.0, description="share of clients that join late ...")
+    late_over_s: Positive = Field(600.0, description="... at some instant within this time")
+
+    @model_validator(mode="after")
+    def _trace_has_a_path(self) -> Availability:
+        if self.kind == "trace" and self.path is None:
+            raise ValueError("path is needed for kind 'trace': name a CSV or JSON file")
+        return self
+
+
+class Failures(Section):
+    """What goes wrong, as probabilities per task."""
+
+    crash: Share = Field(0.0, description="the task fails, the client stays")
+    dropout: Share = Field(0.0, description="the client is seen leaving")
+    vanish: Share = Field(0.0, description="the client falls silent without a word")
+    return_after_s: Positive | None = Field(
+        None, description="it is back after this long; none: never"
+    )
+
+
+class Evaluate(Section):
+    """When the model is tested; it takes no virtual time."""
+
+    every_s: Positive | None = Field(20.0, description="every so many seconds")
+    every_versions: Count | None = Field(None, description="every so many versions")
+
+
+class StopAt(Section):
+    """When the run ends: whichever comes first. One of the first three is needed."""
+
+    time_s: Positive | None = Field(1000.0, description="virtual seconds")
+    versions: Count | None = Field(None, description="aggregations")
+    updates: Count | None = Field(None, description="accepted client updates")
+    target: float | None = Field(None, description="value of the metric to reach")
+    patience: Count | None = Field(None, description="evaluations in a row without a new best")
+    metric: str = Field("accuracy", description="accuracy | loss, or a metric of your own")
+
+    @model_validator(mode="after")
+    def _ends(self) -> StopAt:
+        if self.time_s is None and self.versions is None and self.updates is None:
+            raise ValueError("the run would never end: set time_s, versions or updates")
+        return self
+
+
+Latency = Annotated[
+    Zipf | ConstantLatency | UniformLatency | LognormalLatency | ComputeLatency | TraceLatency,
+    Field(discriminator="kind"),
+]
+
+
+class Config(Section):
+    """Everything a run depends on."""
+
+    protocol: str = Field("pisces", description="pisces | fedbuff | oort | fedavg | a variant")
+    seed: Annotated[int, Field(ge=0)] = Field(1, description="all randomness comes from it")
+    tick_s: NonNegative = Field(
+        0.0, description="decide only every so many seconds, as the paper does (5); 0: at events"
+    )
+    clients: Clients = Clients()
+    data: Data = Data()
+    model: Model = Model()
+    train: Train = Train()
+    latency: Latency = Zipf()
+    availability: Availability = Availability()
+    failures: Failures = Failures()
+    evaluate: Evaluate = Evaluate()
+    stop: StopAt = StopAt()
+    protocols: dict[str, dict[str, Any]] = Field({}, description="settings of each protocol")
+
+    @model_validator(mode="after")
+    def _concurrency_fits(self) -> Config:
+        if self.clients.concurrency > self.clients.count:
+            raise ValueError(
+                f"clients.concurrency must be at most clients.count = {self.clients.count}, "
+                f"not {self.clients.concurrency}"
+            )
+        return self
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def load(path: str | os.PathLike[str], changes: Sequence[str] = ()) -> Config:
+    """Read a config file, with `key=value` changes on top."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot read the config file: {error}") from error
+    return parse(text, changes, source=str(path))
+
+
+def parse(text: str, changes: Sequence[str] = (), source: str = "config") -> Config:
+    """Check a config given as TOML text."""
+    try:
+        values = tomlkit.parse(text).unwrap()
+    except TOMLKitError as error:
+        raise ConfigError(f"{source}: not TOML: {error}") from error
+    for change in changes:
+        _apply(values, change)
+    return check(values, source)
+
+
+def check(values: Mapping[str, Any], source: str = "config") -> Config:
+    """The config with these values, or an error that says what is wrong with each key."""
+    try:
+        return Config.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(explain(error, source, all_keys())) from None
+
+
+def explain(error: ValidationError, source: str, keys: Sequence[str]) -> str:
+    """One line per problem; `keys` are those that would have been right."""
+    problems = dict.fromkeys(_problem(detail, keys) for detail in error.errors())
+    return "\n".join(f"{source}: {problem}" for problem in problems)
+
+
+def _apply(values: dict[str, Any], change: str) -> None:
+    """Set `a.b=value` in nested tables; the value is TOML, or a plain word."""
+    key, equals, raw = change.partition("=")
+    *tables, last = key.strip().split(".")
+    if not equals or not last:
+        raise ConfigError(f"--set takes key=value, such as clients.count=50, not {change!r}")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"--set {change}: {table} is not a table")
+    values[last] = _value(raw.strip())
+
+
+def _value(raw: str) -> Any:
+    try:
+        return tomlkit.parse(f"value = {raw}").unwrap()["value"]
+    except TOMLKitError:
+        return raw
+
+
+def _problem(detail: ErrorDetails, keys: Sequence[str]) -> str:
+    """One line: the key, the rule, the value, and the nearest valid key."""
+    key = ".".join(_path(detail["loc"]))
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: unknown key{_nearest(key, keys)}"
+    if detail["type"] == "missing":
+        return f"{key}: this key is needed"
+    if detail["type"] == "value_error":
+        message = detail["msg"].removeprefix("Value error, ")
+        return f"{key}: {message}" if key else message
+    if detail["type"] == "union_tag_invalid":
+        kinds = ", ".join(_latency_kinds())
+        return f"{key}.kind: must be one of {kinds}, not {detail['ctx']['tag']!r}"
+    rule = detail["msg"].replace("Input should be", "must be")
+    return f"{key}: {rule}, not {detail['input']!r}"
+
+
+def _path(loc: tuple[str | int, ...]) -> Iterator[str]:
+    """The keys of an error's location, without the names pydantic gives to a union's branches."""
+    kinds = _latency_kinds()
+    for depth, part in enumerate(loc):
+        if depth == 1 and loc[0] == "latency" and part in kinds:
+            continue
+        if isinstance(part, str) and "[" not in part:
+            yield part
+
+
+def _nearest(key: str, keys: Sequence[str]) -> str:
+    """A hint at the key that was probably meant."""
+    last = key.rpartition(".")[2]
+    moved = [k for k in keys if k.rpartition(".")[2] == last]
+    close = moved or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
+    if not close:
+        close = [k for k in keys if difflib.get_close_matches(last, [k.rpartition(".")[2]])]
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def all_keys() -> list[str]:
+    """Every key a config file may hold, dotted."""
+    return [
+        f"{table}.{name}" if table else name
+        for table, section in sections()
+        for name in section.model_fields
+    ]
+
+
+def sections() -> Iterator[tuple[str, type[Section]]]:
+    """Every table with its name; the latency table in all its kinds."""
+    yield "", Config
+    for name, field in Config.model_fields.items():
+        if name == "latency":
+            yield from (("latency", branch) for branch in _latency_branches())
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield name, field.annotation
+
+
+def _latency_branches() -> tuple[type[Section], ...]:
+    branches: tuple[type[Section], ...] = get_args(Config.model_fields["latency"].annotation)
+    return branches
+
+
+def _latency_kinds() -> list[str]:
+    return [branch.model_fields["kind"].default for branch in _latency_branches()]
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def to_toml(config: Config) -> str:
+    """The config as TOML with every default spelled out; a key without a value is left out."""
+    return tomlkit.dumps(config.model_dump(exclude_none=True))

@@ -1,0 +1,285 @@
+"""THE loop: wait, observe, aggregate if ready, stop if done, select if there are slots.
+
+It is the control loop of the paper's section 3, driven by events (`tick_s` 0) or by the paper's
+time window. It sees only contracts, so the same loop runs in virtual time, on a cluster and over a
+network.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+
+from pisces.clients.manager import ClientManager
+from pisces.clients.view import View
+from pisces.evaluate import Evaluator, Schedule
+from pisces.execute.base import Executor
+from pisces.policy import Assignment, Policies, Stateful
+from pisces.record.lines import Recorder
+from pisces.saving import load_generator, save_generator
+from pisces.seeds import derive, generator
+from pisces.stop import Stop
+from pisces.types import Dropped, Failed, Plan, State, Stopped, Task, Update, Weights
+
+log = logging.getLogger("pisces")
+
+EVALUATION_POLL_S = 0.2  # how long a real-time loop sleeps at most while a result is being computed
+
+
+class Coordinator:
+    """Trains one model over many clients by one protocol."""
+
+    def __init__(
+        self,
+        *,
+        policies: Policies,
+        executor: Executor,
+        manager: ClientManager,
+        evaluator: Evaluator,
+        recorder: Recorder,
+        weights: Weights,
+        plans: Callable[[int], Plan],
+        stop: Stop,
+        schedule: Schedule,
+        seed: int,
+        tick_s: float = 0.0,
+        deadline_s: float | None = None,
+    ) -> None:
+        self.weights = weights
+        self.reason: str | None = None
+        self._selector = policies.selector
+        self._pacer = policies.pacer
+        self._aggregator = policies.aggregator
+        self._executor = executor
+        self._manager = manager
+        self._evaluator = evaluator
+        self._recorder = recorder
+        self._plans = plans
+        self._stop = stop
+        self._schedule = schedule
+        self._seed = seed
+        self._tick_s = tick_s
+        self._deadline_s = deadline_s
+        self._num_ticks = 0
+        self._num_tasks = 0
+        self._evaluated = (0.0, -1)  # when and which version last
+        self._select_rng = generator(seed, "select")
+        self._aggregate_rng = generator(seed, "aggregate")
+
+    def run(self) -> Weights:
+        """Go on until there is a reason to stop; returns the last version's weights."""
+        try:
+            while self.reason is None:
+                self.step()
+        except KeyboardInterrupt:
+            self.reason = "interrupted"
+        self._finish(self.reason)
+        return self.weights
+
+    def step(self) -> None:
+        """One turn of the loop."""
+        self._observe()
+        if not self._time_to_decide():
+            self._evaluate_if_due()
+            return
+        if self._manager.buffer and self._pacer.ready(self._view()):
+            self._aggregate()
+        self._evaluate_if_due()
+        if self._done():
+            return
+        self._release()
+        self._select()
+        self._mend_dead_end()
+
+    # --- the steps of the loop --------------------------------------------------------------------
+
+    def _observe(self) -> None:
+        for event in self._executor.wait(self._wake_at()):
+            for entry in self._manager.observe(event, self._wanted):
+                self._recorder.record(entry)
+        self._take_evaluations()
+
+    def _aggregate(self) -> None:
+        view = self._view()
+        combination = self._aggregator.combine(self.weights, view.buffer, view, self._aggregate_rng)
+        self.weights = combination.weights
+        done = self._manager.advance(view.now, combination.coefficients)
+        self._recorder.record(done)
+        log.info(
+            "t=%.1f version %d from %d updates, staleness up to %d",
+            done.at,
+            done.version,
+            len(done.task_ids),
+            max(done.staleness),
+        )
+
+    def _done(self) -> bool:
+        manager = self._manager
+        self.reason = self._stop.reason(
+            self._executor.now, manager.version, manager.num_updates, manager.history
+        )
+        return self.reason is not None
+
+    def _release(self) -> None:
+        if not self._executor.capabilities.cancels:
+            return
+        for release in self._pacer.release(self._view()):
+            self._call_off(release.task_id, f"called off: {release.reason}")
+
+    def _select(self) -> None:
+        view = self._view()
+        slots = self._pacer.slots(view)
+        if slots > 0 and len(view.selectable):
+            for assignment in self._selector.pick(view, slots, self._select_rng):
+                self._start(assignment)
+
+    def _mend_dead_end(self) -> None:
+        """Aggregate a buffer that can no longer fill; stop when nothing can ever happen again."""
+        if not self._at_dead_end():
+            return
+        if self._manager.buffer:
+            self._aggregate()
+            self._evaluate_if_due()
+            if self._done():
+                return
+            self._select()
+        if self._at_dead_end() and self._executor.quiet:
+            self.reason = "silent clients" if self._manager.running else "no clients left"
+
+    # --- what they need ---------------------------------------------------------------------------
+
+    def _view(self) -> View:
+        return self._manager.view(self._executor.now)
+
+    def _wanted(self, update: Update) -> bool:
+        return self._pacer.accepts(self._view(), update)
+
+    def _start(self, assignment: Assignment) -> None:
+        client, version = assignment.client, self._manager.version
+        turn = int(self._manager.table.facts.num_picks[client])
+        task = Task(
+            id=self._num_tasks,
+            client=client,
+            version=version,
+            weights=self.weights,
+            plan=assignment.plan or self._plans(version),
+            # A client's k-th training shuffles alike under every protocol of a comparison.
+            seed=derive(self._seed, "train", client, turn),
+            deadline_s=self._deadline_s,
+        )
+        self._num_tasks += 1
+        self._executor.submit(task)
+        self._recorder.record(self._manager.start(task, self._executor.now))
+
+    def _call_off(self, task_id: int, reason: str) -> None:
+        self._executor.cancel(task_id)
+        task, _ = self._manager.running[task_id]
+        failed = Failed(self._executor.now, task.client, reason, task_id)
+        for entry in self._manager.observe(failed, self._wanted):
+            self._recorder.record(entry)
+
+    def _at_dead_end(self) -> bool:
+        """Nobody runs and nobody can be started, or nothing will happen however long one waits."""
+        view = self._view()
+        if not len(view.running) and not len(view.selectable):
+            return True
+        return self._executor.quiet and self._next_check(view) == math.inf
+
+    def _next_check(self, view: View) -> float:
+        """When the pacer wants to be asked again; never an instant that has passed."""
+        at = self._pacer.next_check(view) if view.buffer else math.inf
+        return at if at > view.now else math.inf
+
+    def _wake_at(self) -> float:
+        if self._num_ticks == 0:
+            return 0.0
+        now = self._executor.now
+        at = min(self._schedule.next_at(self._evaluated[0]), self._stop.time_s or math.inf)
+        at = min(at, self._next_tick_at if self._tick_s else self._next_check(self._view()))
+        return min(at, now + EVALUATION_POLL_S) if self._evaluator.busy else at
+
+    @property
+    def _next_tick_at(self) -> float:
+        return self._num_ticks * self._tick_s
+
+    def _time_to_decide(self) -> bool:
+        """With a tick: once per time window. Without: always."""
+        now, stop_at = self._executor.now, self._stop.time_s
+        if now < self._next_tick_at and not (stop_at is not None and now >= stop_at):
+            return False
+        self._num_ticks += 1
+        if self._tick_s:  # a slow step may have slept through some windows
+            self._num_ticks = max(self._num_ticks, math.floor(now / self._tick_s) + 1)
+        return True
+
+    # --- evaluation -------------------------------------------------------------------------------
+
+    def _evaluate_if_due(self) -> None:
+        if self._schedule.due(self._executor.now, self._manager.version, *self._evaluated):
+            self._evaluate()
+        self._take_evaluations()
+
+    def _evaluate(self) -> None:
+        now, version = self._executor.now, self._manager.version
+        self._evaluated = (now, version)
+        self._evaluator.start(now, version, self.weights)
+
+    def _take_evaluations(self, *, all_of_them: bool = False) -> None:
+        finished = self._evaluator.drain() if all_of_them else self._evaluator.finished()
+        for evaluated in finished:
+            self._manager.history.append(evaluated)
+            self._recorder.record(evaluated)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _finish(self, reason: str | None) -> None:
+        """Every task ends, every update has its fate, the last version is evaluated."""
+        for task_id in list(self._manager.running):
+            self._call_off(task_id, "the run stopped")
+        now = self._executor.now
+        for update in self._manager.empty_buffer():
+            self._recorder.record(Dropped(now, update.task_id, "the run stopped"))
+        if self._evaluated[1] != self._manager.version:
+            self._evaluate()
+        self._take_evaluations(all_of_them=True)
+        self._recorder.record(Stopped(now, str(reason)))
+        log.info("t=%.1f stopped: %s", now, reason)
+
+    # --- saving -----------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """Everything needed to go on in a new process as if nothing had happened."""
+        state = State(arrays={"weights": self.weights.flat})
+        for name, part in self._parts.items():
+            state.add(name, part.state())
+        state.values |= {
+            "num_ticks": self._num_ticks,
+            "num_tasks": self._num_tasks,
+            "evaluated": list(self._evaluated),
+            "select_rng": save_generator(self._select_rng),
+            "aggregate_rng": save_generator(self._aggregate_rng),
+        }
+        return state
+
+    def restore(self, state: State) -> None:
+        """Take up what `state` handed over."""
+        self.weights = Weights(state.arrays["weights"], self.weights.layout)
+        for name, part in self._parts.items():
+            part.restore(state.part(name))
+        self._num_ticks = state.values["num_ticks"]
+        self._num_tasks = state.values["num_tasks"]
+        at, version = state.values["evaluated"]
+        self._evaluated = (at, version)
+        load_generator(self._select_rng, state.values["select_rng"])
+        load_generator(self._aggregate_rng, state.values["aggregate_rng"])
+
+    @property
+    def _parts(self) -> dict[str, Stateful]:
+        return {
+            "executor": self._executor,
+            "manager": self._manager,
+            "selector": self._selector,
+            "pacer": self._pacer,
+            "aggregator": self._aggregator,
+        }

@@ -1,0 +1,162 @@
+"""How good is a version? Measured off the loop's clock: evaluation takes no virtual time, and in
+real time it happens in the background.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from pisces.models.flat import load_flat
+from pisces.train.base import Loss
+from pisces.types import Evaluated, Weights
+
+Measure = Callable[[Weights], Mapping[str, float]]
+Metric = Callable[[torch.Tensor, torch.Tensor], float]  # (outputs, targets) -> value
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When to evaluate: every so many seconds, every so many versions, or both."""
+
+    every_s: float | None = None
+    every_versions: int | None = None
+
+    def next_at(self, last_at: float) -> float:
+        """The next instant due after `last_at`."""
+        return math.inf if self.every_s is None else last_at + self.every_s
+
+    def due(self, now: float, version: int, last_at: float, last_version: int) -> bool:
+        """Is it time, given when and what was evaluated last (-1: nothing yet)?"""
+        if last_version < 0 or now >= self.next_at(last_at):
+            return True
+        return self.every_versions is not None and version >= last_version + self.every_versions
+
+
+class Evaluator(Protocol):
+    """Takes versions to evaluate and hands out results when they are there."""
+
+    @property
+    def busy(self) -> bool:
+        """Is a result still to come?"""
+        ...
+
+    def start(self, at: float, version: int, weights: Weights) -> None:
+        """Evaluate this version, seen at this instant."""
+        ...
+
+    def finished(self) -> list[Evaluated]:
+        """Results that are there now, oldest first, each handed out once."""
+        ...
+
+    def drain(self) -> list[Evaluated]:
+        """Wait for all results."""
+        ...
+
+
+class Inline(Evaluator):
+    """Evaluates at once: right for virtual time, where the loop has all the time in the world."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
+        self._known: tuple[int, Mapping[str, float]] | None = None
+        self._done: list[Evaluated] = []
+
+    @property
+    def busy(self) -> bool:
+        """Never: `start` returns when it is done."""
+        return False
+
+    def start(self, at: float, version: int, weights: Weights) -> None:
+        """Measure now, unless this very version was measured last time."""
+        if self._known is None or self._known[0] != version:
+            self._known = (version, self._measure(weights))
+        self._done.append(Evaluated(at, version, self._known[1]))
+
+    def finished(self) -> list[Evaluated]:
+        """All results."""
+        done, self._done = self._done, []
+        return done
+
+    def drain(self) -> list[Evaluated]:
+        """All results."""
+        return self.finished()
+
+
+class Background(Evaluator):
+    """Evaluates in one thread beside the loop: right for real time, where nothing may block it."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._inline = Inline(measure)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluate")
+        self._pending: list[Future[list[Evaluated]]] = []
+
+    @property
+    def busy(self) -> bool:
+        """Is a result still to come?"""
+        return bool(self._pending)
+
+    def start(self, at: float, version: int, weights: Weights) -> None:
+        """Queue this version."""
+        self._pending.append(self._thread.submit(self._evaluate, at, version, weights))
+
+    def _evaluate(self, at: float, version: int, weights: Weights) -> list[Evaluated]:
+        self._inline.start(at, version, weights)
+        return self._inline.finished()
+
+    def finished(self) -> list[Evaluated]:
+        """Results there now, in the order they were asked for."""
+        done: list[Evaluated] = []
+        while self._pending and self._pending[0].done():
+            done += self._pending.pop(0).result()
+        return done
+
+    def drain(self) -> list[Evaluated]:
+        """Wait for all results and end the thread."""
+        self._thread.shutdown(wait=True)
+        return self.finished()
+
+
+class TestSet:
+    """Measures weights on held-out samples: mean loss, accuracy, and metrics of one's own."""
+
+    __test__ = False  # not a test case, whatever its name says to a test runner
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        loss: Loss,
+        metrics: Mapping[str, Metric] | None = None,
+        *,
+        batch_size: int = 2048,
+    ) -> None:
+        self._model = model
+        self._inputs = inputs
+        self._targets = targets
+        self._loss = loss
+        self._metrics = dict(metrics or {"accuracy": accuracy})
+        self._batch_size = batch_size
+
+    @torch.no_grad()
+    def __call__(self, weights: Weights) -> dict[str, float]:
+        """All metrics of these weights."""
+        load_flat(self._model, weights)
+        self._model.eval()
+        outputs = torch.cat([self._model(x) for x in torch.split(self._inputs, self._batch_size)])
+        measured = {
+            name: float(metric(outputs, self._targets)) for name, metric in self._metrics.items()
+        }
+        return {**measured, "loss": float(self._loss(outputs, self._targets).mean())}
+
+
+def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> float:
+    """Share of samples whose largest output is their target."""
+    return float((outputs.argmax(dim=-1) == targets).float().mean())

@@ -1,0 +1,79 @@
+"""A scripted executor: plays given events at their times. For tests, of yours as of ours."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable
+
+from pisces.execute.base import Capabilities, Executor
+from pisces.types import Event, Task
+
+Respond = Callable[[Task, float], Iterable[Event]]
+
+
+class FakeExecutor(Executor):
+    """Plays `script`, and whatever `respond(task, now)` plans when a task is submitted.
+
+    It keeps no rules: events may repeat, contradict each other or concern tasks never sent, which
+    is what it is for. `submitted` and `cancelled` say what was asked of it.
+    """
+
+    def __init__(
+        self,
+        script: Iterable[Event] = (),
+        respond: Respond | None = None,
+        capabilities: Capabilities | None = None,
+    ) -> None:
+        self.submitted: list[Task] = []
+        self.cancelled: list[int] = []
+        self._respond = respond
+        self._capabilities = capabilities or Capabilities(cancels=True)
+        self._now = 0.0
+        self._heap: list[tuple[float, int, Event]] = []
+        self._num_planned = 0
+        self._plan(script)
+
+    def _plan(self, events: Iterable[Event]) -> None:
+        for event in events:
+            heapq.heappush(self._heap, (event.at, self._num_planned, event))
+            self._num_planned += 1
+
+    @property
+    def now(self) -> float:
+        """The instant of the last event played, or waited for."""
+        return self._now
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """As given."""
+        return self._capabilities
+
+    @property
+    def quiet(self) -> bool:
+        """Is the script at its end?"""
+        return not self._heap
+
+    def submit(self, task: Task) -> None:
+        """Note the task and plan the response to it."""
+        self.submitted.append(task)
+        if self._respond is not None:
+            self._plan(self._respond(task, self._now))
+
+    def wait(self, until: float) -> list[Event]:
+        """The events of the script's next instant, or none at `until`."""
+        if not self._heap or self._heap[0][0] > until:
+            self._now = until if until < math.inf else self._now
+            return []
+        self._now = self._heap[0][0]
+        events = []
+        while self._heap and self._heap[0][0] == self._now:
+            events.append(heapq.heappop(self._heap)[2])
+        return events
+
+    def cancel(self, task_id: int) -> None:
+        """Note the wish."""
+        self.cancelled.append(task_id)
+
+    def close(self) -> None:
+        """Nothing to give back."""

@@ -1,0 +1,297 @@
+"""Virtual time: an event heap, a clock that jumps, and training done as late as possible.
+
+A running client's result depends only on its task, never on what happens while it runs. So nothing
+is trained until the first result is due; then every pending task is trained in one call, which lets
+a trainer work on many clients at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from enum import IntEnum
+from itertools import islice
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from pisces.execute.availability import Always, Availability
+from pisces.execute.base import Capabilities, Executor
+from pisces.execute.failures import Failures
+from pisces.execute.latency import Latency
+from pisces.saving import load_task, save_task
+from pisces.train.base import Outcome, Trainer
+from pisces.types import (
+    Arrived,
+    Event,
+    Failed,
+    Joined,
+    Layout,
+    Left,
+    Report,
+    State,
+    Task,
+    Weights,
+)
+
+
+class _Kind(IntEnum):
+    JOIN = 0  # a session begins
+    LEAVE = 1  # a session ends
+    FINISH = 2  # a task's result arrives
+    CRASH = 3  # a task fails, its client stays
+    DROP_OUT = 4  # a client is seen leaving in the middle of a task
+    EXPIRE = 5  # a task's deadline passes
+    RETURN = 6  # a client that went away in the middle of a task is heard from again
+
+
+class _Due(NamedTuple):
+    """Something that will happen; ties are settled by the order in which it was planned."""
+
+    at: float
+    number: int
+    kind: _Kind
+    client: int
+    task_id: int  # -1: concerns no task
+
+
+class VirtualExecutor(Executor):
+    """Simulates clients with given sizes, latencies, sessions and failures."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        num_examples: NDArray[Any],
+        latency: Latency,
+        *,
+        layout: Layout,
+        availability: Availability | None = None,
+        failures: Failures | None = None,
+    ) -> None:
+        self._trainer = trainer
+        self._num_examples = num_examples
+        self._latency = latency
+        self._layout = layout
+        self._availability = availability or Always()
+        self._failures = failures or Failures()
+        self._now = 0.0
+        self._heap: list[_Due] = []
+        self._num_planned = 0
+        self._turns = [0] * len(num_examples)  # tasks given to each client so far
+        self._online: set[int] = set()  # in a session
+        self._present: set[int] = set()  # and there, as far as the server knows
+        self._running: dict[int, Task] = {}
+        self._task_of: dict[int, int] = {}  # client -> its running task
+        self._untrained: dict[int, Task] = {}  # tasks that will finish, not trained yet
+        self._results: dict[int, Outcome] = {}
+        self._sessions: dict[int, Iterator[tuple[float, float]]] = {}
+        self._num_sessions = [0] * len(num_examples)
+        for client in range(len(num_examples)):
+            self._plan_session(client)
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the run began."""
+        return self._now
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Virtual time can call tasks off."""
+        return Capabilities(cancels=True)
+
+    @property
+    def quiet(self) -> bool:
+        """Is nothing planned any more?"""
+        self._forget_ended()
+        return not self._heap
+
+    def submit(self, task: Task) -> None:
+        """Decide how and when the task will end; train it later."""
+        turn = self._turns[task.client]
+        self._turns[task.client] += 1
+        self._running[task.id] = task
+        self._task_of[task.client] = task.id
+        latency_s = self._latency.draw(task.client, turn, task)
+        fate = self._failures.draw(task.client, turn)
+        kind = _Kind.FINISH if fate is None else _FATES[fate.kind]
+        ends_at = self._now + latency_s * (1.0 if fate is None else fate.fraction)
+        self._plan_end(task, kind, ends_at)
+
+    def wait(self, until: float) -> list[Event]:
+        """Jump to the next instant at which something happens, or to `until`."""
+        while self._heap and self._heap[0].at <= until:
+            at, events = self._heap[0].at, []
+            while self._heap and self._heap[0].at == at:
+                events += self._happen(heapq.heappop(self._heap))
+            if events:
+                self._now = at
+                return events
+        if until < math.inf:
+            self._now = max(self._now, until)
+        return []
+
+    def cancel(self, task_id: int) -> None:
+        """Call a task off."""
+        self._end(task_id)
+
+    def close(self) -> None:
+        """Close the trainer."""
+        self._trainer.close()
+
+    # --- planning ---------------------------------------------------------------------------------
+
+    def _plan(self, at: float, kind: _Kind, client: int, task_id: int = -1) -> None:
+        heapq.heappush(self._heap, _Due(at, self._num_planned, kind, client, task_id))
+        self._num_planned += 1
+
+    def _plan_session(self, client: int) -> None:
+        """Plan when the client joins next and when it leaves again."""
+        if client not in self._sessions:
+            self._sessions[client] = self._availability.sessions(client)
+        joins_at, leaves_at = next(self._sessions[client], (math.inf, math.inf))
+        self._num_sessions[client] += 1
+        if joins_at < math.inf:
+            self._plan(joins_at, _Kind.JOIN, client)
+        if leaves_at < math.inf:
+            self._plan(leaves_at, _Kind.LEAVE, client)
+
+    def _plan_end(self, task: Task, kind: _Kind | None, ends_at: float) -> None:
+        """Plan a task's end; `None` is a client that falls silent."""
+        expires_at = math.inf if task.deadline_s is None else self._now + task.deadline_s
+        seen = kind is not None and ends_at <= expires_at
+        if kind is not None and seen:
+            self._plan(ends_at, kind, task.client, task.id)
+        elif expires_at < math.inf:
+            self._plan(expires_at, _Kind.EXPIRE, task.client, task.id)
+        if seen and kind is _Kind.FINISH:
+            self._untrained[task.id] = task
+        away_s = self._failures.return_after_s
+        if kind in (_Kind.DROP_OUT, None):
+            ends_at = math.inf if away_s is None else ends_at + away_s
+        if ends_at < math.inf and (not seen or kind is _Kind.DROP_OUT):
+            self._plan(ends_at, _Kind.RETURN, task.client, task.id)
+
+    def _forget_ended(self) -> None:
+        """Take planned ends of tasks that have ended otherwise off the top of the heap."""
+        about_tasks = (_Kind.FINISH, _Kind.CRASH, _Kind.DROP_OUT, _Kind.EXPIRE)
+        while self._heap:
+            due = self._heap[0]
+            if due.kind not in about_tasks or due.task_id in self._running:
+                return
+            heapq.heappop(self._heap)
+
+    # --- happening --------------------------------------------------------------------------------
+
+    def _happen(self, due: _Due) -> list[Event]:
+        match due.kind:
+            case _Kind.JOIN:
+                self._online.add(due.client)
+                return self._join(due)
+            case _Kind.LEAVE:
+                return self._end_session(due)
+            case _Kind.RETURN:
+                return self._come_back(due)
+        if due.task_id not in self._running:
+            return []
+        return [self._end_task(due)]
+
+    def _end_task(self, due: _Due) -> Event:
+        at, client, task_id = due.at, due.client, due.task_id
+        if due.kind is _Kind.FINISH:
+            outcome = self._result(task_id)
+            self._end(task_id)
+            return Arrived(at, task_id, client, outcome.weights, outcome.report)
+        self._end(task_id)
+        if due.kind is _Kind.CRASH:
+            return Failed(at, client, "crashed while training", task_id)
+        self._present.discard(client)
+        reason = "dropped out" if due.kind is _Kind.DROP_OUT else "deadline passed"
+        return Left(at, client, reason, task_id)
+
+    def _join(self, due: _Due) -> list[Event]:
+        self._present.add(due.client)
+        return [Joined(due.at, due.client, int(self._num_examples[due.client]))]
+
+    def _end_session(self, due: _Due) -> list[Event]:
+        self._online.discard(due.client)
+        self._plan_session(due.client)
+        if due.client not in self._present:
+            return []
+        self._present.discard(due.client)
+        task_id = self._task_of.get(due.client)
+        if task_id is not None:
+            self._end(task_id)
+        return [Left(due.at, due.client, "went offline", task_id)]
+
+    def _come_back(self, due: _Due) -> list[Event]:
+        if due.client not in self._online:
+            return []
+        if due.client not in self._present:
+            return self._join(due)
+        if due.task_id not in self._running:
+            return []
+        self._end(due.task_id)
+        return [Failed(due.at, due.client, "came back without its task", due.task_id)]
+
+    def _end(self, task_id: int) -> None:
+        task = self._running.pop(task_id)
+        del self._task_of[task.client]
+        self._untrained.pop(task_id, None)
+        self._results.pop(task_id, None)
+
+    def _result(self, task_id: int) -> Outcome:
+        """The task's outcome; if it is not there yet, train everything that is pending."""
+        if task_id not in self._results:
+            for outcome in self._trainer.train(list(self._untrained.values())):
+                self._results[outcome.task_id] = outcome
+            self._untrained.clear()
+        return self._results[task_id]
+
+    # --- saving -----------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """The clock, the plan, who is there, and what runs or is trained already."""
+        state = State()
+        state.values |= {
+            "now": self._now,
+            "heap": [list(due) for due in self._heap],
+            "num_planned": self._num_planned,
+            "turns": list(self._turns),
+            "num_sessions": list(self._num_sessions),
+            "online": sorted(self._online),
+            "present": sorted(self._present),
+            "running": [save_task(task, state) for task in self._running.values()],
+            "untrained": list(self._untrained),
+            "results": {str(i): asdict(o.report) for i, o in self._results.items()},
+        }
+        state.arrays |= {f"result/{i}": o.weights.flat for i, o in self._results.items()}
+        return state
+
+    def restore(self, state: State) -> None:
+        """Take up what `state` handed over."""
+        values = state.values
+        self._now = values["now"]
+        self._heap = [_Due(at, n, _Kind(kind), c, t) for at, n, kind, c, t in values["heap"]]
+        self._num_planned = values["num_planned"]
+        self._turns = list(values["turns"])
+        self._num_sessions = list(values["num_sessions"])
+        self._online, self._present = set(values["online"]), set(values["present"])
+        tasks = [load_task(task, state, self._layout) for task in values["running"]]
+        self._running = {task.id: task for task in tasks}
+        self._task_of = {task.client: task.id for task in tasks}
+        self._untrained = {i: self._running[i] for i in values["untrained"]}
+        self._results = {
+            int(i): Outcome(
+                int(i), Weights(state.arrays[f"result/{i}"], self._layout), Report(**report)
+            )
+            for i, report in values["results"].items()
+        }
+        self._sessions = {
+            client: islice(self._availability.sessions(client), num, None)
+            for client, num in enumerate(self._num_sessions)
+        }
+
+
+_FATES = {"crash": _Kind.CRASH, "dropout": _Kind.DROP_OUT, "vanish": None}

@@ -1,0 +1,40 @@
+"""Buffered aggregation: aggregate whenever K updates wait.
+
+Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS 2022,
+Algorithm 1. The Pisces paper sets K to 20 % of the concurrency.
+"""
+
+from __future__ import annotations
+
+from pisces.clients.view import View
+from pisces.policy import Pacer
+from pisces.types import Update
+
+
+class Buffered(Pacer):
+    """Keeps `concurrency` clients busy and aggregates every `size` updates (K).
+
+    An update staler than `max_staleness` on arrival is dropped; None keeps all.
+    """
+
+    def __init__(self, concurrency: int, size: int, *, max_staleness: int | None = None) -> None:
+        self._concurrency = concurrency
+        self._size = size
+        self._max_staleness = max_staleness
+
+    @property
+    def min_clients(self) -> int:
+        """With fewer clients the buffer could never fill: a waiting client is not started again."""
+        return self._size
+
+    def slots(self, view: View) -> int:
+        """Whatever is free."""
+        return self._concurrency - len(view.running)
+
+    def ready(self, view: View) -> bool:
+        """Is the buffer full?"""
+        return len(view.buffer) >= self._size
+
+    def accepts(self, view: View, update: Update) -> bool:
+        """Is it fresh enough?"""
+        return self._max_staleness is None or update.staleness(view.version) <= self._max_staleness

@@ -1,0 +1,171 @@
+"""Named protocols, each one composition of who, when, how (and whom to trust).
+
+The keyword parameters are the protocol's settings; in a config file they stand in the table
+`[protocols.NAME]`. `concurrency` (C) is how many clients may run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from pisces.aggregate.mean import DiscountedMean, Reference, Share
+from pisces.clients.reliability import LossOutliers
+from pisces.pace.fedavg import Rounds
+from pisces.pace.fedbuff import Buffered
+from pisces.pace.pisces import Adaptive, Mode
+from pisces.policy import Policies
+from pisces.select.oort import Oort
+from pisces.select.pisces import Guided
+from pisces.select.uniform import Uniform
+
+OverSelection = Annotated[
+    float | None, Field(ge=1, description="start C, use the first C / this; none: wait for all")
+]
+RoundDeadline = Annotated[
+    float | None, Field(gt=0, description="aggregate what arrived this long after a round's start")
+]
+BufferSize = Annotated[
+    int | None, Field(ge=1, description="updates per aggregation (K); none: 20 % of C")
+]
+Penalty = Annotated[float, Field(ge=0, description="exponent of the staleness discount (beta)")]
+ServerRate = Annotated[float, Field(gt=0, description="server learning rate")]
+Against = Annotated[
+    Reference, Field(description="measure an update against the current model or its base version")
+]
+ShareBy = Annotated[Share, Field(description="an update's share: by its samples, or equal")]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+def fedavg(
+    concurrency: int,
+    *,
+    over_selection: OverSelection = None,
+    round_deadline_s: RoundDeadline = None,
+) -> Policies:
+    """FedAvg (McMahan et al., AISTATS 2017): a random cohort, wait for it, average by samples."""
+    enough = None if over_selection is None else max(1, int(concurrency / over_selection))
+    return Policies(
+        selector=Uniform(),
+        pacer=Rounds(concurrency, enough=enough, deadline_s=round_deadline_s),
+        aggregator=DiscountedMean(),
+    )
+
+
+def oort(
+    concurrency: int,
+    *,
+    straggler_penalty: Annotated[
+        float, Field(ge=0, description="exponent of the slow clients' penalty (alpha)")
+    ] = 2.0,
+    over_selection: OverSelection = None,
+    round_deadline_s: RoundDeadline = None,
+) -> Policies:
+    """Oort (Lai et al., OSDI 2021): loss utility, penalised by slowness; rounds as in FedAvg."""
+    rounds = fedavg(concurrency, over_selection=over_selection, round_deadline_s=round_deadline_s)
+    return replace(rounds, selector=Oort(straggler_penalty=straggler_penalty))
+
+
+def fedbuff(
+    concurrency: int,
+    *,
+    buffer_size: BufferSize = None,
+    staleness_penalty: Penalty = 0.5,
+    server_rate: ServerRate = 1.0,
+    reference: Against = "base",
+    share: ShareBy = "equal",
+    max_staleness: Annotated[int | None, Field(ge=0, description="drop staler updates")] = None,
+) -> Policies:
+    """FedBuff (Nguyen et al., AISTATS 2022): random clients, aggregate every K updates.
+
+    With `reference = "current"` and `share = "samples"` it takes the mixing form that the Pisces
+    authors compared with; its own rule is the stronger baseline.
+    """
+    return Policies(
+        selector=Uniform(),
+        pacer=Buffered(concurrency, _goal(buffer_size, concurrency), max_staleness=max_staleness),
+        aggregator=DiscountedMean(
+            share=share,
+            staleness_penalty=staleness_penalty,
+            reference=reference,
+            server_rate=server_rate,
+        ),
+    )
+
+
+def pisces(
+    concurrency: int,
+    *,
+    pace: Annotated[
+        Mode, Field(description="paper: last latencies; elapsed: or longer; strict: a hard bound")
+    ] = "paper",
+    staleness_bound: Annotated[
+        float | None, Field(ge=1, description="staleest update wanted (b); none: C")
+    ] = None,
+    unseen_latency_s: Annotated[
+        float | None, Field(gt=0, description="latency of a client not seen yet; none: the slowest")
+    ] = None,
+    selection_penalty: Penalty = 0.5,
+    exploration: Annotated[Probability, Field(description="share of slots to explore with")] = 0.9,
+    exploration_decay: Annotated[Probability, Field(description="its factor per selection")] = 0.98,
+    min_exploration: Annotated[Probability, Field(description="its floor")] = 0.3,
+    weight_penalty: Penalty = 0.5,
+    reference: Against = "current",
+    server_rate: ServerRate = 1.0,
+    outlier_window: Annotated[int, Field(ge=0, description="versions that count as similar")] = 5,
+    outlier_eps: Annotated[
+        float, Field(gt=0, description="distance of an outlier, in robust standard deviations")
+    ] = 3.0,
+    drop_outliers: Annotated[bool, Field(description="keep outliers out of the model too")] = False,
+) -> Policies:
+    """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers."""
+    bound = concurrency if staleness_bound is None else staleness_bound
+    guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
+    adaptive = Adaptive(concurrency, bound, mode=pace, unseen_latency_s=unseen_latency_s)
+    mean = DiscountedMean(
+        staleness_penalty=weight_penalty, reference=reference, server_rate=server_rate
+    )
+    judge = LossOutliers(
+        concurrency, window=outlier_window, eps_sigmas=outlier_eps, drop=drop_outliers
+    )
+    return Policies(guided, adaptive, mean, judge)
+
+
+def pisces_without_adaptive_pace(concurrency: int, *, buffer_size: BufferSize = None) -> Policies:
+    """Pisces "w/o adp.": aggregates every K updates, as FedBuff does."""
+    pacer = Buffered(concurrency, _goal(buffer_size, concurrency))
+    return replace(pisces(concurrency), pacer=pacer)
+
+
+def _variant(change: Callable[[Policies], Policies], doc: str) -> Callable[..., Policies]:
+    """Pisces with one part changed, and all its settings."""
+
+    @wraps(pisces)
+    def variant(concurrency: int, **settings: Any) -> Policies:
+        return change(pisces(concurrency, **settings))
+
+    variant.__doc__ = doc
+    return variant
+
+
+pisces_without_selection = _variant(
+    lambda whole: replace(whole, selector=Uniform()),
+    """Pisces "w/o slt.": clients are picked at random.""",
+)
+pisces_without_staleness = _variant(
+    lambda whole: replace(whole, selector=Guided(staleness_penalty=0.0)),
+    """Pisces "w/o stale.": utilities are not discounted by staleness.""",
+)
+pisces_without_guard = _variant(
+    lambda whole: replace(whole, judge=None),
+    """Pisces "w/o rob.": losses are not judged.""",
+)
+
+
+def _goal(buffer_size: int | None, concurrency: int) -> int:
+    """FedBuff's K: as given, or the 20 % of the concurrency its authors suggest."""
+    return max(1, round(0.2 * concurrency)) if buffer_size is None else buffer_size

@@ -1,0 +1,174 @@
+"""Reading a run folder, finished, killed or still growing."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pisces.errors import RunError
+from pisces.record.lines import Line
+from pisces.record.summary import Tally, curve, metrics_of, time_to_target
+from pisces.record.writer import CONFIG, EVENTS, MODEL, SUMMARY
+
+if TYPE_CHECKING:
+    import torch
+
+NUM_NEARBY = 5  # run folders named in an error message, so that it stays readable
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder, read as far as is asked for."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """The run in the folder `path`."""
+        path = Path(path)
+        if not (path / EVENTS).is_file():
+            missing = f"it has no {EVENTS}" if path.is_dir() else "it is not a folder"
+            raise RunError(f"{path} is not a run folder: {missing}; {_nearby(path)}")
+        return cls(path)
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration; empty for a run recorded without one."""
+        path = self.path / CONFIG
+        try:
+            return tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read {path}: {error}; mend or remove it") from error
+
+    @property
+    def protocol(self) -> str:
+        """The protocol's name, or the folder's if the config does not say."""
+        table = self.config.get("protocol")
+        name = table.get("name") if isinstance(table, dict) else None
+        return str(name) if name else self.path.resolve().name
+
+    @property
+    def seed(self) -> int | None:
+        """The run's seed, if the config says."""
+        seed = self.config.get("seed")
+        return seed if isinstance(seed, int) else None
+
+    @property
+    def name(self) -> str:
+        """What to call the run where people read it."""
+        return self.protocol if self.seed is None else f"{self.protocol} (seed {self.seed})"
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What the run came to: as it was saved, or counted from the events of an unfinished run.
+
+        `wall_s` is known only for a finished run.
+        """
+        path = self.path / SUMMARY
+        if not path.exists():
+            return {**self.tally().summary(), "wall_s": None}
+        try:
+            summary: dict[str, Any] = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise RunError(
+                f"cannot read {path}: {error}; remove it to have it counted from {EVENTS} instead"
+            ) from error
+        return summary
+
+    def tally(self) -> Tally:
+        """Everything in the events, counted."""
+        tally = Tally()
+        for line in self.events():
+            tally.add(line)
+        return tally
+
+    def events(self, kind: str | None = None) -> Iterator[Line]:
+        """The lines one by one, or those of one kind; a last line cut short is left out."""
+        path = self.path / EVENTS
+        try:
+            with path.open("rb") as file:
+                yield from _lines(file, path, kind)
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+
+    def curve(self, metric: str = "accuracy") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Instants and values of a metric, NaN where it was not a number."""
+        evaluated = [(line["at"], metrics_of(line)) for line in self.events("evaluated")]
+        pairs = curve(evaluated, metric)
+        if evaluated and not pairs:
+            known = ", ".join(sorted({name for _, metrics in evaluated for name in metrics}))
+            raise RunError(f"{self.path} has no metric {metric!r}: choose one of {known}")
+        times, values = np.array(pairs, np.float64).reshape(-1, 2).T
+        return times, values
+
+    def time_to_target(self, target: float, metric: str = "accuracy") -> float | None:
+        """When an evaluation first met the target; None if none did."""
+        times, values = self.curve(metric)
+        return time_to_target(zip(times.tolist(), values.tolist(), strict=True), target, metric)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The final model."""
+        import safetensors.torch  # here, because looking at tables and plots needs no torch
+
+        path = self.path / MODEL
+        if not path.exists():
+            raise RunError(f"{self.path} has no {MODEL}, which a run writes at its end: finish it")
+        try:
+            state: dict[str, torch.Tensor] = safetensors.torch.load_file(path)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise RunError(f"cannot read {path}: {error}; run again to write it anew") from error
+        return state
+
+
+def find_runs(folder: str | Path) -> list[Run]:
+    """All runs in and below a folder, sorted by path."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise RunError(f"runs are looked for in a folder, and {folder} is none: check the path")
+    return [Run(path.parent) for path in sorted(folder.rglob(EVENTS))]
+
+
+def _lines(file: BinaryIO, path: Path, kind: str | None) -> Iterator[Line]:
+    wanted = b"" if kind is None else json.dumps(kind).encode()
+    for number, text in enumerate(file, start=1):
+        # Parsing a line costs ten times as much as seeing that it is of another kind.
+        if wanted not in text and text.startswith(b"{") and text.endswith(b"}\n"):
+            continue
+        line = _parsed(text)
+        if line is None:
+            if not file.read(1):  # the last line: the run was killed, or is writing it just now
+                return
+            raise RunError(
+                f"{path}, line {number}: not an event but {text[:40]!r}; "
+                "the file was damaged after it was written: restore it or remove that line"
+            )
+        if kind is None or line["kind"] == kind:
+            yield line
+
+
+def _parsed(text: bytes) -> Line | None:
+    """The line's JSON object, or None if it is not one that says its kind and instant."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) and {"kind", "at"} <= line.keys() else None
+
+
+def _nearby(path: Path) -> str:
+    """Which run folders the user may have meant, looking at most two levels around."""
+    inside = path if path.is_dir() else path.parent
+    patterns = (EVENTS, f"*/{EVENTS}", f"*/*/{EVENTS}")
+    found = sorted({events.parent for pattern in patterns for events in inside.glob(pattern)})
+    if not found:
+        return "check the path"
+    more = f" and {len(found) - NUM_NEARBY} more" if len(found) > NUM_NEARBY else ""
+    return "nearby are " + ", ".join(map(str, found[:NUM_NEARBY])) + more

@@ -1,0 +1,151 @@
+"""What a run came to, counted line by line, live or from a file."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pisces.record.lines import Line, line
+from pisces.types import Entry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Involvement:
+    """How often each client that ever joined was asked, in columns sorted by client."""
+
+    clients: NDArray[np.int64]
+    num_examples: NDArray[np.int64]
+    num_started: NDArray[np.int64]
+
+
+class Tally:
+    """Counts lines as they come; itself a recorder, so that it can listen to a live run."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+        self._counts: Counter[str] = Counter()
+        self._reason: str | None = None
+        self._version = 0
+        self._staleness: Counter[int] = Counter()
+        self._distrusted: list[int] = []
+        self._evaluated: list[tuple[float, Mapping[str, float | None]]] = []
+        self._num_examples: dict[int, int] = {}
+        self._num_started: Counter[int] = Counter()
+
+    def record(self, entry: Entry) -> None:
+        """Count a live entry."""
+        self.add(line(entry))
+
+    def close(self) -> None:
+        """Nothing is held; the counts stay."""
+
+    def add(self, line: Line) -> None:
+        """Count one line; kinds nobody knows only move the clock."""
+        self._at = max(self._at, line["at"])
+        self._counts[line["kind"]] += 1
+        match line["kind"]:
+            case "joined":
+                self._num_examples[line["client"]] = line["num_examples"]
+            case "started":
+                self._num_started[line["client"]] += 1
+            case "aggregated":
+                self._version = line["version"]
+                self._staleness.update(line["staleness"])
+            case "evaluated":
+                self._evaluated.append((line["at"], metrics_of(line)))
+            case "distrusted":
+                self._distrusted.append(line["client"])
+            case "stopped":
+                self._reason = line["reason"]
+
+    def summary(self) -> dict[str, Any]:
+        """All counts by name; `reason` is None for a run that was killed (or is not over).
+
+        `num_updates` is how many arrived; of those, `num_aggregated` went into a version and
+        `num_dropped` were not wanted.
+        """
+        counts = self._counts
+        num_aggregated = self._staleness.total()
+        total = sum(staleness * num for staleness, num in self._staleness.items())
+        return {
+            "reason": self._reason,
+            "at": self._at,
+            "versions": self._version,
+            "num_clients": len(self._num_examples),
+            "num_clients_started": len(self._num_started),
+            "num_started": counts["started"],
+            "num_updates": counts["arrived"],
+            "num_aggregated": num_aggregated,
+            "num_dropped": counts["dropped"],
+            "num_failed": counts["failed"],
+            "num_left": counts["left"],
+            "max_staleness": max(self._staleness, default=None),
+            "mean_staleness": total / num_aggregated if num_aggregated else None,
+            "num_outliers": counts["outlier"],
+            "distrusted": sorted(self._distrusted),
+            "final": self._final(),
+            "best": self._best(),
+        }
+
+    def time_to_target(self, target: float, metric: str = "accuracy") -> float | None:
+        """When an evaluation first met the target; None if none did."""
+        return time_to_target(curve(self._evaluated, metric), target, metric)
+
+    def involvement(self) -> Involvement:
+        """Who took part how often, beside how much data it has."""
+        clients = sorted(self._num_examples)
+        return Involvement(
+            np.array(clients, np.int64),
+            np.array([self._num_examples[client] for client in clients], np.int64),
+            np.array([self._num_started[client] for client in clients], np.int64),
+        )
+
+    def staleness(self) -> Counter[int]:
+        """How many aggregated updates had each staleness."""
+        return Counter(self._staleness)
+
+    def _final(self) -> dict[str, float | None]:
+        """The last value of each metric; None if it was not a number."""
+        return {name: value for _, metrics in self._evaluated for name, value in metrics.items()}
+
+    def _best(self) -> dict[str, float | None]:
+        return {name: self._best_of(name) for name in self._final()}
+
+    def _best_of(self, metric: str) -> float | None:
+        values = [v for _, v in curve(self._evaluated, metric) if not math.isnan(v)]
+        return (min if lower_is_better(metric) else max)(values, default=None)
+
+
+def metrics_of(line: Line) -> dict[str, float | None]:
+    """The metrics among the keys of an `evaluated` line."""
+    return {key: value for key, value in line.items() if key not in ("kind", "at", "version")}
+
+
+def curve(
+    evaluated: Iterable[tuple[float, Mapping[str, float | None]]], metric: str
+) -> list[tuple[float, float]]:
+    """The (instant, value) pairs of one metric, NaN where its value was not a number."""
+    return [
+        (at, math.nan if (value := metrics[metric]) is None else value)
+        for at, metrics in evaluated
+        if metric in metrics
+    ]
+
+
+def lower_is_better(metric: str) -> bool:
+    """Is less more? For `loss`, `perplexity` and names ending in them, as in `train_loss`."""
+    return metric.rpartition("_")[2] in ("loss", "perplexity")
+
+
+def time_to_target(
+    curve: Iterable[tuple[float, float]], target: float, metric: str
+) -> float | None:
+    """The first instant with value >= target, or <= target where lower is better."""
+    sign = -1.0 if lower_is_better(metric) else 1.0
+    return next((at for at, value in curve if sign * value >= sign * target), None)

@@ -1,0 +1,226 @@
+"""Protocols side by side: time to a target and speed-up, paired by seed.
+
+A run that ended without meeting the target is never left out. Its time to target is unknown but
+longer than the run, so a speed-up involving it is known only as an interval, and everything said
+about speed-ups is computed for both ends of these intervals: where the ends agree the number is
+exact, otherwise it is a bound and marked as one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pisces.errors import RunError
+from pisces.record.lines import plain
+from pisces.record.reader import Run
+from pisces.record.summary import lower_is_better
+from pisces.seeds import generator
+
+MIN_BOOTSTRAP = 5  # pairs; resampling fewer says less than their range
+NUM_RESAMPLES = 10_000
+
+Bound: TypeAlias = Literal["", ">=", "<="]
+BySeed: TypeAlias = Mapping[int | None, "Result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One protocol: medians over its seeds, but the largest `max_staleness`.
+
+    Speed-ups are the reference's over this protocol (time of this / time of the reference) on the
+    `num_pairs` seeds both have. `speedup_bound` says whether their median is exact or only bounded.
+    `speedup_min` and `speedup_max` are their range, `speedup_low` and `speedup_high` a bootstrap
+    95 % interval of the median (None with fewer than `MIN_BOOTSTRAP` pairs); there, None is also
+    an end that is not known. `time_to_target_s` is None when fewer than half reached the target.
+    """
+
+    protocol: str
+    seeds: tuple[int | None, ...]
+    reached: int
+    time_to_target_s: float | None
+    num_pairs: int
+    speedup: float | None
+    speedup_bound: Bound
+    speedup_min: float | None
+    speedup_max: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    versions: float
+    updates: float
+    max_staleness: int | None
+    final: float | None
+    wall_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """Paired speed-ups summed up; see `Row`."""
+
+    num_pairs: int = 0
+    median: float | None = None
+    bound: Bound = ""
+    min: float | None = None
+    max: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run against the target: when it met it, if it did, and what it came to."""
+
+    time_s: float | None
+    summary: Mapping[str, Any]
+
+    @property
+    def time_between(self) -> tuple[float, float]:
+        """Between which values the time lies: after the end, for a run that ended without."""
+        return (self.summary["at"], math.inf) if self.time_s is None else (self.time_s, self.time_s)
+
+
+def compare(
+    runs: Iterable[Run], target: float, *, metric: str = "accuracy", reference: str | None = None
+) -> list[Row]:
+    """One row per protocol: the reference (default: the first run's), then the fastest first."""
+    results = {
+        protocol: {
+            seed: Result(run.time_to_target(target, metric), run.summary)
+            for seed, run in group.items()
+        }
+        for protocol, group in by_protocol(runs).items()
+    }
+    if not results:
+        raise RunError("there are no runs to compare: give at least one run folder")
+    reference = reference or next(iter(results))
+    if reference not in results:
+        raise RunError(f"no run of the reference {reference!r}: choose one of {', '.join(results)}")
+    others = {name: group for name, group in results.items() if name != reference}
+    rows = [
+        _row(name, group, paired_speedup(group, results[reference]), metric)
+        for name, group in others.items()
+    ]
+    first = _row(reference, results[reference], Speedup(), metric)
+    return [first, *sorted(rows, key=_time_or_inf)]
+
+
+def by_protocol(runs: Iterable[Run]) -> dict[str, dict[int | None, Run]]:
+    """Runs by protocol, in the order given, and seed; two of the same kind cannot be told apart."""
+    groups: dict[str, dict[int | None, Run]] = {}
+    for run in runs:
+        other = groups.setdefault(run.protocol, {}).setdefault(run.seed, run)
+        if other != run:
+            raise RunError(
+                f"a protocol has one run per seed, but {other.path} and {run.path} are both "
+                f"{run.name}: leave one out"
+            )
+    return groups
+
+
+def to_json(rows: Sequence[Row]) -> str:
+    """The rows as a JSON array."""
+    return json.dumps([plain(asdict(row)) for row in rows], indent=2, allow_nan=False)
+
+
+def _row(protocol: str, results: BySeed, speedup: Speedup, metric: str) -> Row:
+    summaries = [result.summary for result in results.values()]
+    times = [result.time_s for result in results.values()]
+    staleness = [s["max_staleness"] for s in summaries if s["max_staleness"] is not None]
+    return Row(
+        protocol=protocol,
+        seeds=tuple(results),
+        reached=sum(time is not None for time in times),
+        time_to_target_s=_median(times, unknown=math.inf),
+        num_pairs=speedup.num_pairs,
+        speedup=speedup.median,
+        speedup_bound=speedup.bound,
+        speedup_min=speedup.min,
+        speedup_max=speedup.max,
+        speedup_low=speedup.low,
+        speedup_high=speedup.high,
+        versions=float(np.median([s["versions"] for s in summaries])),
+        updates=float(np.median([s["num_updates"] for s in summaries])),
+        max_staleness=max(staleness, default=None),
+        final=_median([s["final"].get(metric) for s in summaries], unknown=_worst(metric)),
+        wall_s=_median([s["wall_s"] for s in summaries], unknown=math.inf),
+    )
+
+
+def paired_speedup(results: BySeed, reference: BySeed) -> Speedup:
+    """How much faster the reference met the target, over the seeds both have."""
+    ratios = np.array([_ratio(results[s], reference[s]) for s in results if s in reference])
+    if not len(ratios):
+        return Speedup()
+    low, high = np.median(ratios, axis=0)
+    median, bound = _bounded(low, high)
+    interval = _bootstrap(ratios) if len(ratios) >= MIN_BOOTSTRAP else (None, None)
+    return Speedup(
+        num_pairs=len(ratios),
+        median=median,
+        bound=bound,
+        min=_positive(ratios[:, 0].min()),
+        max=_finite(ratios[:, 1].max()),
+        low=interval[0],
+        high=interval[1],
+    )
+
+
+def _ratio(result: Result, reference: Result) -> tuple[float, float]:
+    """Between which values the speed-up of `reference` over `result` lies."""
+    shortest, longest = result.time_between
+    reference_shortest, reference_longest = reference.time_between
+    return _quotient(shortest, reference_longest), _quotient(longest, reference_shortest)
+
+
+def _quotient(time: float, reference: float) -> float:
+    """Their ratio; two runs that meet the target at the very start are equally fast."""
+    if reference == 0:
+        return 1.0 if time == 0 else math.inf
+    return time / reference
+
+
+def _bounded(low: float, high: float) -> tuple[float | None, Bound]:
+    """What is known of a number between `low` (0: nothing) and `high` (infinity: nothing)."""
+    if low == high:
+        return _finite(low), ""
+    if low > 0:
+        return float(low), ">="
+    return _finite(high), "<=" if high < math.inf else ""
+
+
+def _bootstrap(ratios: NDArray[np.float64]) -> tuple[float | None, float | None]:
+    """A 95 % interval of the median over pairs, the same whenever it is asked for."""
+    num = len(ratios)
+    drawn = generator(0, "bootstrap").integers(num, size=(NUM_RESAMPLES, num))
+    medians = np.median(ratios[drawn], axis=1)
+    # Without interpolation, which would turn two infinities into something that is no number.
+    low = np.quantile(medians[:, 0], 0.025, method="lower")
+    high = np.quantile(medians[:, 1], 0.975, method="higher")
+    return _positive(low), _finite(high)
+
+
+def _worst(metric: str) -> float:
+    """What a run without a value counts as: leaving it out would flatter its protocol."""
+    return math.inf if lower_is_better(metric) else -math.inf
+
+
+def _median(values: Iterable[float | None], unknown: float) -> float | None:
+    return _finite(np.median([unknown if value is None else value for value in values]))
+
+
+def _time_or_inf(row: Row) -> float:
+    return math.inf if row.time_to_target_s is None else row.time_to_target_s
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _positive(value: float) -> float | None:
+    return float(value) if value > 0 else None

@@ -1,0 +1,148 @@
+"""Tables for the terminal, readable at 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+
+from pisces.record.reader import Run
+from pisces.report.compare import MIN_BOOTSTRAP, Row
+
+UNKNOWN = "-"
+
+
+def comparison_table(
+    rows: Sequence[Row], *, target: float | None = None, metric: str = "accuracy"
+) -> Table:
+    """Protocols side by side; the first row is the reference of the speed-ups."""
+    goal = "target" if target is None else f"{target:g}"
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=_caption(rows))
+    # Only a protocol's name may be folded: a number in two pieces is no number.
+    table.add_column("protocol", overflow="fold")
+    for heading in (
+        f"time to\n{goal}",
+        "speed-up",
+        "versions",
+        "updates",
+        "max\nstaleness",
+        f"final\n{metric}",
+        "wall\ntime",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for number, row in enumerate(rows):
+        table.add_row(*_cells(row, is_reference=number == 0))
+    return table
+
+
+def run_table(run: Run, *, target: float | None = None, metric: str = "accuracy") -> Table:
+    """One run: what it came to, one fact per line."""
+    table = Table(box=box.SIMPLE, show_header=False, title=run.name, title_justify="left")
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for label, value in _facts(run, target, metric):
+        table.add_row(label, value)
+    return table
+
+
+def duration(seconds: float | None) -> str:
+    """A duration in few letters: 0.42 s, 7.5 s, 440 s, 2.8 h."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds >= 1e4:
+        return f"{seconds / 3600:,.1f} h"
+    return f"{seconds:,.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+
+
+def speedup_text(row: Row) -> str:
+    """The median speed-up with its mark, and below it what it is spread over."""
+    if row.speedup is None:
+        return UNKNOWN
+    return f"{row.speedup_bound} {row.speedup:.2f}x".strip() + _spread(row)
+
+
+def _spread(row: Row) -> str:
+    """The interval where there is one, else the range; and how many seeds could be paired."""
+    pairs = "" if row.num_pairs == len(row.seeds) else f"\npaired {row.num_pairs}/{len(row.seeds)}"
+    if row.num_pairs < 2:
+        return pairs
+    ends = (row.speedup_low, row.speedup_high)
+    if row.num_pairs < MIN_BOOTSTRAP:
+        ends = (row.speedup_min, row.speedup_max)
+    return "\n" + "-".join("?" if end is None else f"{end:.2f}" for end in ends) + pairs
+
+
+def time_text(row: Row) -> str:
+    """The median time to target, and how many reached it unless all did."""
+    if row.reached == len(row.seeds):
+        return duration(row.time_to_target_s)
+    reached = f"reached {row.reached}/{len(row.seeds)}"
+    return (
+        reached if row.time_to_target_s is None else f"{duration(row.time_to_target_s)}\n{reached}"
+    )
+
+
+def _cells(row: Row, *, is_reference: bool) -> tuple[str, ...]:
+    return (
+        row.protocol,
+        time_text(row),
+        "reference" if is_reference else speedup_text(row),
+        f"{row.versions:,.0f}",
+        f"{row.updates:,.0f}",
+        _count(row.max_staleness),
+        _number(row.final),
+        duration(row.wall_s),
+    )
+
+
+def _caption(rows: Sequence[Row]) -> str | None:
+    """How to read the second line of a speed-up."""
+    pairs = [row.num_pairs for row in rows if row.num_pairs > 1]
+    if not pairs:
+        return None
+    range_text, interval_text = "smallest to largest", "95 % interval of the median"
+    if min(pairs) >= MIN_BOOTSTRAP:
+        spread = interval_text
+    elif max(pairs) < MIN_BOOTSTRAP:
+        spread = range_text
+    else:
+        spread = f"{interval_text}, or {range_text} of fewer than {MIN_BOOTSTRAP}"
+    return f"medians over seeds; below a speed-up: {spread}"
+
+
+def _facts(run: Run, target: float | None, metric: str) -> list[tuple[str, str]]:
+    s = run.summary
+    facts = [
+        ("ended", f"{s['reason'] or 'not finished'}, at {duration(s['at'])}"),
+        ("versions", _count(s["versions"])),
+        ("clients that took part", f"{s['num_clients_started']:,} of {s['num_clients']:,}"),
+        ("tasks started", _count(s["num_started"])),
+        ("updates arrived", _count(s["num_updates"])),
+        ("  aggregated", _count(s["num_aggregated"])),
+        ("  dropped", _count(s["num_dropped"])),
+        ("tasks failed, clients left", f"{s['num_failed']:,}, {s['num_left']:,}"),
+        ("staleness, mean and max", _staleness(s["mean_staleness"], s["max_staleness"])),
+        ("outliers, clients distrusted", f"{s['num_outliers']:,}, {len(s['distrusted']):,}"),
+    ]
+    facts += [
+        (f"{name}, final and best", f"{_number(s['final'][name])}, {_number(s['best'][name])}")
+        for name in s["final"]
+    ]
+    if target is not None:
+        time = run.time_to_target(target, metric)
+        label = f"time to {metric} {target:g}"
+        facts.append((label, "not reached" if time is None else duration(time)))
+    return [*facts, ("wall time", duration(s["wall_s"]))]
+
+
+def _staleness(mean: float | None, largest: int | None) -> str:
+    return UNKNOWN if mean is None or largest is None else f"{mean:.1f}, {largest}"
+
+
+def _count(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.4g}"

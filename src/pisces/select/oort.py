@@ -1,0 +1,214 @@
+"""Oort's selection: clients with much to learn from that are also fast enough, by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import inf, log
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pisces.clients.view import View
+from pisces.errors import ConfigError
+from pisces.policy import Assignment, Selector
+from pisces.select.top import Floats, Ids, Pool, assignments, check_range, data_quality, top
+from pisces.types import State
+
+# Both as in the reference: the poorest client scores above zero, equal ones do not divide by it.
+_BELOW_MIN = 0.999
+_MIN_SPREAD = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What Oort knows from the rounds before."""
+
+    version: int  # of the last round
+    exploration: float
+    percentile: float
+    utilities: list[float] = field(default_factory=list)  # of the exploited, round by round
+    exploited: list[list[int]] = field(default_factory=list)  # [client, version], not back yet
+
+    def waiting_for(self, clients: Ids) -> Memory:
+        """The same after starting `clients`; what they were started for before came to nothing."""
+        others = [pair for pair in self.exploited if pair[0] not in clients]
+        started = [[client, self.version] for client in clients.tolist()]
+        return replace(self, exploited=others + started)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Odds:
+    """All that is decided before the dice are rolled."""
+
+    memory: Memory
+    preferred_duration_s: float
+    exploit: Pool
+    explore: Pool
+
+
+@dataclass(eq=False, kw_only=True)
+class Oort(Selector):
+    """Clients drawn in proportion to utility, the slow ones penalised, some of them new.
+
+    Lai, Zhu, Madhyastha, Chowdhury, "Oort: Efficient Federated Learning via Guided Participant
+    Selection", OSDI 2021, Eq. 1 and Algorithm 1; details as in the selector its authors ship with
+    FedScale. Oort's round r starts from version r - 1. Its pacer, which moves the preferred
+    duration and has nothing to do with `pisces.policy.Pacer`, is part of the selector. Where slots
+    come one at a time, choose `exploration_draw="binomial"`: a share of one slot rounds to none.
+
+    Differs from the paper:
+
+    * candidates reach down to 5 % of the k-th score instead of 95 % (so does the authors' code);
+    * once nobody is left to explore, the authors' code repeats its last explored clients for ever,
+      and may pick too few or too many; here clients that reported fill the slots, or newcomers
+      where those are missing, and in the end anybody free who is not blacklisted;
+    * share and preferred duration move once per version, however often the selector is asked, and
+      an exploited client counts for the pacer when its update comes, be it versions later;
+    * a client that reported without a loss is given the median loss of the candidates.
+    """
+
+    exploration: float = 0.9
+    exploration_decay: float = 0.98  # per round, the first included
+    min_exploration: float = 0.3
+    exploration_draw: Literal["share", "binomial"] = "share"
+    sample_window: float = 5.0  # explore among this many times as many as wanted, largest first
+    clip_quantile: float = 0.9  # of the rewards; a higher one counts as this
+    confidence: float = 0.1
+    cut_off: float = 0.05  # of the first score not taken
+    straggler_penalty: float = 2.0  # alpha
+    duration_percentile: float = 30.0  # where the preferred duration T starts
+    unseen_duration_s: float = 1.0
+    pacer_interval: int = 20  # rounds
+    pacer_step: float = 5.0  # percentile points
+    flat_change: float = 0.1  # of the exploited utility; at most this: raise T
+    sharp_change: float = 5.0  # of the exploited utility; at least this: lower T
+    max_picks: int | None = None  # blacklisted when picked more often; None: never
+    max_blacklisted: float = 0.3  # of all clients
+
+    def __post_init__(self) -> None:
+        check_range(self, 0, 1, "exploration", "exploration_decay", "clip_quantile", "cut_off")
+        check_range(self, 0, self.exploration, "min_exploration")
+        check_range(self, 0, 100, "duration_percentile", "pacer_step")
+        check_range(self, 0, inf, "confidence", "straggler_penalty", "unseen_duration_s")
+        check_range(self, 0, inf, "flat_change", "sharp_change")
+        check_range(self, 0, 1, "max_blacklisted")
+        check_range(self, 1, inf, "sample_window", "pacer_interval")
+        if self.exploration_draw not in ("share", "binomial"):
+            rule = "Oort: exploration_draw must be 'share' or 'binomial', choose one of the two"
+            raise ConfigError(f"{rule} instead of {self.exploration_draw!r}")
+        self._memory = Memory(-1, self.exploration, self.duration_percentile)
+
+    def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
+        """Draw from both pools, then fill what is left with whoever is free."""
+        free = self._free(view)
+        slots = min(slots, len(free))
+        if slots <= 0:
+            return []
+        odds = self.odds(view, slots, rng)
+        exploited = odds.exploit.draw(slots - odds.explore.take, rng)
+        explored = odds.explore.draw(slots - len(exploited), rng)
+        self._memory = odds.memory.waiting_for(exploited)
+        picked = np.concatenate([explored, exploited])
+        others = free[~np.isin(free, picked)]
+        fill = rng.choice(others, slots - len(picked), replace=False)
+        return assignments(np.concatenate([picked, fill]))
+
+    def odds(self, view: View, slots: int, rng: np.random.Generator) -> Odds:
+        """Whom to draw from and how likely; `rng` serves ties and the binomial draw only."""
+        memory = self._memory if self._memory.version == view.version else self._next_round(view)
+        free, facts = self._free(view), view.clients
+        new = facts.num_reports[free] == 0  # nobody has heard from them yet
+        rewards = np.where(new, facts.num_examples[free], data_quality(view, free))
+        durations = np.where(np.isnan(facts.latency_s), self.unseen_duration_s, facts.latency_s)
+        preferred_s = _percentile(durations, memory.percentile)
+        speed = self._speed(durations[free], preferred_s)
+        num_new = self._num_new(slots, memory.exploration, rng)
+        scores = self._scores(rewards, view.version + 1, facts.last_version[free] + 1) * speed
+        exploit = self._exploit(free[~new], scores[~new], slots - num_new)
+        explore = self._explore(free[new], rewards[new], num_new, rng)
+        return Odds(memory, preferred_s, exploit, explore)
+
+    def _num_new(self, slots: int, share: float, rng: np.random.Generator) -> int:
+        by_share = self.exploration_draw == "share"
+        return int(slots * share) if by_share else rng.binomial(slots, share)
+
+    def _free(self, view: View) -> Ids:
+        """The selectable clients without the blacklist, which holds those most often picked."""
+        if self.max_picks is None:
+            return view.selectable
+        picks = view.clients.num_picks
+        most = np.argsort(-picks, kind="stable")[: int(self.max_blacklisted * len(picks))]
+        return view.selectable[~np.isin(view.selectable, most[picks[most] > self.max_picks])]
+
+    def _speed(self, durations: Floats, preferred_s: float) -> Floats:
+        """(T / duration)^alpha for those slower than T, 1 for the others."""
+        speed, slow = np.ones(len(durations)), durations > preferred_s
+        speed[slow] = (preferred_s / durations[slow]) ** self.straggler_penalty
+        return speed
+
+    def _scores(self, rewards: Floats, now: int, last_rounds: NDArray[np.int32]) -> Floats:
+        """Rewards brought to [0, 1], plus a bonus for those not seen for long."""
+        place = min(int(len(rewards) * self.clip_quantile), len(rewards) - 1)
+        clip = np.partition(rewards, place)[place]
+        low = _BELOW_MIN * rewards.min()
+        bonus = np.sqrt(self.confidence * log(now) / np.maximum(last_rounds, 1))
+        spread = max(rewards.max() - low, _MIN_SPREAD)
+        scores: Floats = (np.minimum(rewards, clip) - low) / spread + bonus
+        return scores
+
+    def _exploit(self, clients: Ids, scores: Floats, wanted: int) -> Pool:
+        """Everybody who comes near the best `wanted`."""
+        take = min(wanted, len(clients))
+        place = max(len(clients) - 1 - take, 0)
+        cut = self.cut_off * np.partition(scores, place)[place] if len(clients) else 0.0
+        return Pool.of(clients[scores >= cut], scores[scores >= cut], take)
+
+    def _explore(self, new: Ids, weights: Floats, wanted: int, rng: np.random.Generator) -> Pool:
+        """The newcomers with the most data."""
+        take = min(wanted, len(new))
+        window = top(weights, int(self.sample_window * take), rng)
+        return Pool.of(new[window], weights[window], take)
+
+    def _next_round(self, view: View) -> Memory:
+        """Count who came back, explore less, and prefer longer or shorter durations."""
+        old = self._memory
+        pairs = np.array(old.exploited, np.int64).reshape(-1, 2)
+        back = view.clients.last_version[pairs[:, 0]] >= pairs[:, 1]
+        rewards = data_quality(view, pairs[back, 0])
+        utility = float(rewards.mean()) if len(rewards) else 0.0
+        utilities = [*old.utilities, utility][-2 * self.pacer_interval :]
+        return Memory(
+            version=view.version,
+            exploration=max(old.exploration * self.exploration_decay, self.min_exploration),
+            percentile=self._pace(old, view.version, utilities),
+            utilities=utilities,
+            exploited=pairs[~back].tolist(),
+        )
+
+    def _pace(self, old: Memory, version: int, utilities: Sequence[float]) -> float:
+        """Oort's pacer: patience while the utility is flat, haste when it leaps."""
+        every, percentile = self.pacer_interval, old.percentile
+        if version + 1 < 2 * every or (version + 1) // every == (old.version + 1) // every:
+            return percentile
+        before, lately = sum(utilities[-2 * every : -every]), sum(utilities[-every:])
+        if abs(lately - before) <= self.flat_change * before:
+            return min(percentile + self.pacer_step, 100.0)
+        if abs(lately - before) >= self.sharp_change * before:
+            return max(percentile - self.pacer_step, self.pacer_step)
+        return percentile
+
+    def state(self) -> State:
+        """The memory."""
+        return State(asdict(self._memory))
+
+    def restore(self, state: State) -> None:
+        """Take up the memory."""
+        self._memory = Memory(**state.values)
+
+
+def _percentile(durations: Floats, percentile: float) -> float:
+    """The preferred duration T over all clients, there or not; the 100th percentile is no limit."""
+    place = int(len(durations) * percentile / 100)
+    return inf if percentile >= 100 else float(np.partition(durations, place)[place])

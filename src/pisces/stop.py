@@ -1,0 +1,60 @@
+"""When is a run over?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pisces.types import Evaluated
+
+LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Limits of a run; whichever comes first ends it.
+
+    `time_s` counts the executor's seconds, `versions` aggregations, `updates` accepted arrivals.
+    `target` is a value of `metric` to reach; `patience` is how many evaluations in a row may pass
+    without a new best.
+    """
+
+    time_s: float | None = None
+    versions: int | None = None
+    updates: int | None = None
+    target: float | None = None
+    patience: int | None = None
+    metric: str = "accuracy"
+
+    def reason(
+        self, now: float, version: int, num_updates: int, history: Sequence[Evaluated]
+    ) -> str | None:
+        """Why to stop now, if at all."""
+        if self._reached(history):
+            return "target"
+        if self.time_s is not None and now >= self.time_s:
+            return "time"
+        if self.versions is not None and version >= self.versions:
+            return "versions"
+        if self.updates is not None and num_updates >= self.updates:
+            return "updates"
+        return "patience" if self._out_of_patience(history) else None
+
+    def _reached(self, history: Sequence[Evaluated]) -> bool:
+        if self.target is None or not history or self.metric not in history[-1].metrics:
+            return False
+        return self._gain(history[-1]) >= self._sign * self.target
+
+    def _out_of_patience(self, history: Sequence[Evaluated]) -> bool:
+        if self.patience is None or len(history) <= self.patience:
+            return False
+        gains = [self._gain(e) for e in history if self.metric in e.metrics]
+        best_at = max(range(len(gains)), key=gains.__getitem__)
+        return len(gains) - 1 - best_at >= self.patience
+
+    @property
+    def _sign(self) -> int:
+        return -1 if self.metric in LOWER_IS_BETTER else 1
+
+    def _gain(self, evaluated: Evaluated) -> float:
+        return self._sign * evaluated.metrics[self.metric]

@@ -1,0 +1,136 @@
+"""One client after the other, in plain PyTorch: the reference every faster trainer is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import nn
+
+from pisces.data.federated import FederatedData
+from pisces.models.flat import flatten, load_flat
+from pisces.train.base import Loss, Outcome, Recipe, Trainer
+from pisces.train.shuffle import shuffled
+from pisces.types import Plan, Report, Task
+
+
+class SequentialTrainer(Trainer):
+    """Trains any `nn.Module` on each task's client data, deterministically per task."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: FederatedData,
+        loss: Loss,
+        recipe: Recipe | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self._model = model.to(device)
+        self._inputs = data.inputs.to(device)
+        self._targets = data.targets.to(device)
+        self._rows = [torch.from_numpy(rows).to(device) for rows in data.rows]
+        self._loss = loss
+        self._recipe = recipe or Recipe()
+        self._device = device
+
+    def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        """Train the tasks in order."""
+        for task in tasks:
+            # Layers such as dropout draw from torch's own generator: give them the task's seed.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(task.seed)
+                yield self._train(task)
+
+    def _train(self, task: Task) -> Outcome:
+        load_flat(self._model, task.weights)
+        self._model.train()
+        step = _Step(self._model, self._loss, self._recipe, task.plan)
+        first_epoch = _LossStatistics()
+        num_steps = 0
+        for epoch, batch in self._batches(task):
+            losses = step(self._inputs[batch], self._targets[batch])
+            num_steps += 1
+            if epoch == 0:
+                first_epoch.add(losses, len(batch))
+        report = first_epoch.report(len(self._rows[task.client]), num_steps)
+        return Outcome(task.id, flatten(self._model, task.weights.layout), report)
+
+    def _batches(self, task: Task) -> Iterator[tuple[int, torch.Tensor]]:
+        """Row numbers of each step's samples, with the epoch they belong to."""
+        rows, plan = self._rows[task.client], task.plan
+        left = plan.max_steps
+        for epoch in range(plan.epochs):
+            order = rows[shuffled(len(rows), task.seed, epoch, self._device)]
+            for batch in torch.split(order, plan.batch_size):
+                if left is not None and (left := left - 1) < 0:
+                    return
+                yield epoch, batch
+
+
+class _Step:
+    """One optimiser step; fresh optimiser state for every task."""
+
+    def __init__(self, model: nn.Module, loss: Loss, recipe: Recipe, plan: Plan) -> None:
+        self._model = model
+        self._loss = loss
+        self._clip_norm = recipe.clip_norm
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._optimizer = _optimizer(self._parameters, recipe, plan.learning_rate)
+        self._pull = plan.proximal * plan.learning_rate
+        self._start = [p.detach().clone() for p in self._parameters] if self._pull else []
+
+    def __call__(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Do the step; returns the losses before it, per sample if the loss gives them."""
+        losses = self._loss(self._model(inputs), targets)
+        self._optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(losses.mean())
+        if self._clip_norm is not None:
+            nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
+        with torch.no_grad():
+            # FedProx (Li et al., MLSys 2020): the gradient of mu/2 |w - w_start|^2, taken before
+            # the step and applied beside it, so that momentum does not accumulate it.
+            pulls = [p - s for p, s in zip(self._parameters, self._start, strict=False)]
+            self._optimizer.step()
+            for parameter, pull in zip(self._parameters, pulls, strict=False):
+                parameter.sub_(pull, alpha=self._pull)
+        return losses.detach()
+
+
+def _optimizer(
+    parameters: list[nn.Parameter], recipe: Recipe, learning_rate: float
+) -> torch.optim.Optimizer:
+    decay = recipe.weight_decay
+    match recipe.optimizer:
+        case "sgd":
+            return torch.optim.SGD(
+                parameters, learning_rate, recipe.momentum, weight_decay=decay, fused=True
+            )
+        case "adam":
+            return torch.optim.Adam(parameters, learning_rate, weight_decay=decay, fused=True)
+        case "adamw":
+            return torch.optim.AdamW(parameters, learning_rate, weight_decay=decay, fused=True)
+
+
+class _LossStatistics:
+    """Mean and root mean square of losses, summed in float64."""
+
+    def __init__(self) -> None:
+        self._num = 0
+        self._sum = 0.0
+        self._sum_of_squares = 0.0
+
+    def add(self, losses: torch.Tensor, num: int) -> None:
+        """Per-sample losses of a batch of `num`, or its mean where the loss gives only that."""
+        losses = losses.double().expand(num) if losses.ndim == 0 else losses.double()
+        # A loss per token (or per output) counts as its sample's mean.
+        losses = losses.reshape(num, -1).mean(dim=1)
+        self._num += num
+        self._sum += float(losses.sum())
+        self._sum_of_squares += float(losses.square().sum())
+
+    def report(self, num_examples: int, num_steps: int) -> Report:
+        """What the client says of its training."""
+        if not self._num:
+            return Report(num_examples, num_steps=num_steps)
+        mean = self._sum / self._num
+        return Report(num_examples, mean, (self._sum_of_squares / self._num) ** 0.5, num_steps)

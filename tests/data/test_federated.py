@@ -1,0 +1,64 @@
+"""A pool of samples and each client's rows in it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from pisces.data.federated import FederatedData, Pair
+from pisces.errors import DataError
+
+TEST: Pair = (torch.tensor([[9.0]]), torch.tensor([1]))
+
+
+def pair(*values: float) -> Pair:
+    return torch.tensor(values)[:, None], torch.arange(len(values))
+
+
+def test_clients_see_their_own_rows() -> None:
+    data = FederatedData(
+        inputs=torch.tensor([[0.0], [1.0], [2.0], [3.0]]),
+        targets=torch.tensor([0, 10, 20, 30]),
+        rows=(np.array([3, 0]), np.array([1])),
+        test_inputs=TEST[0],
+        test_targets=TEST[1],
+    )
+    inputs, targets = data.client(0)
+    assert inputs.tolist() == [[3.0], [0.0]]
+    assert targets.tolist() == [30, 0]
+    assert data.num_clients == 2
+    assert data.num_examples.tolist() == [2, 1]  # row 2 has no owner
+    assert data.num_examples.dtype == np.int64
+
+
+def test_clients_are_pooled_in_order() -> None:
+    clients = [pair(1.0, 2.0), pair(3.0), pair(4.0, 5.0, 6.0)]
+    data = FederatedData.from_clients(clients, TEST)
+    assert data.inputs.flatten().tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert [rows.tolist() for rows in data.rows] == [[0, 1], [2], [3, 4, 5]]
+    assert all(rows.dtype == np.int64 for rows in data.rows)
+    for client, (inputs, targets) in enumerate(clients):
+        assert torch.equal(data.client(client)[0], inputs)
+        assert torch.equal(data.client(client)[1], targets)
+    assert data.test_inputs is TEST[0]
+    assert data.test_targets is TEST[1]
+
+
+def test_a_client_s_samples_are_a_copy() -> None:
+    data = FederatedData.from_clients([pair(1.0, 2.0)], TEST)
+    data.client(0)[0].zero_()
+    assert data.inputs.flatten().tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("clients", "words"),
+    [
+        ([], "no clients"),
+        ([pair(1.0), (torch.zeros(2, 1), torch.zeros(3))], "client 1 has 2 inputs and 3 targets"),
+        ([pair(1.0), (torch.zeros(0, 1), torch.zeros(0))], "client 1 has 0 inputs and 0 targets"),
+    ],
+)
+def test_impossible_clients_are_refused(clients: list[Pair], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        FederatedData.from_clients(clients, TEST)
