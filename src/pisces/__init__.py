@@ -1,3 +1,65 @@
-"""Pisces: asynchronous federated learning that does not wait for stragglers."""
+"""Pisces: asynchronous federated learning that does not wait for stragglers.
+
+    import pisces
+
+    result = pisces.simulate("pisces", model=net, clients=shards, test=held_out,
+                             stop=pisces.Stop(time_s=1000))
+    run = pisces.load("runs/my-run")
+
+Names are imported when first used, so that `import pisces` is quick and does not need torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from pisces.evaluate import Schedule
+    from pisces.policy import Aggregator, Assignment, Pacer, Policies, Selector
+    from pisces.record.reader import Run, load
+    from pisces.simulate import Result, simulate
+    from pisces.stop import Stop
+    from pisces.train.base import Recipe
+    from pisces.types import Plan
+
+_HOMES = {
+    "Aggregator": "pisces.policy",
+    "Assignment": "pisces.policy",
+    "Pacer": "pisces.policy",
+    "Plan": "pisces.types",
+    "Policies": "pisces.policy",
+    "Recipe": "pisces.train.base",
+    "Result": "pisces.simulate",
+    "Run": "pisces.record.reader",
+    "Schedule": "pisces.evaluate",
+    "Selector": "pisces.policy",
+    "Stop": "pisces.stop",
+    "load": "pisces.record.reader",
+    "simulate": "pisces.simulate",
+}
+
+__all__ = [
+    "Aggregator",
+    "Assignment",
+    "Pacer",
+    "Plan",
+    "Policies",
+    "Recipe",
+    "Result",
+    "Run",
+    "Schedule",
+    "Selector",
+    "Stop",
+    "__version__",
+    "load",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pisces' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

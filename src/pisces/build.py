@@ -195,12 +195,22 @@ def policies_of(config: cfg.Config) -> Policies:
     """The config's protocol with its settings."""
     for name in config.protocols:
         known(name, PROTOCOLS, "protocols")
-    settings = settings_of(known(config.protocol, PROTOCOLS, "protocol"), config)
-    return PROTOCOLS[config.protocol](config.clients.concurrency, **settings.model_dump())
+    settings = config.protocols.get(config.protocol, {})
+    return named_policies(config.protocol, config.clients.concurrency, settings)
 
 
-def settings_of(name: str, config: cfg.Config | None = None) -> cfg.Section:
-    """A protocol's settings as the config has them; their types come from its signature."""
+def named_policies(
+    protocol: str | Policies, concurrency: int, settings: Mapping[str, Any]
+) -> Policies:
+    """The protocol of that name with these settings; policies of one's own stay as they are."""
+    if isinstance(protocol, Policies):
+        return protocol
+    checked = settings_of(known(protocol, PROTOCOLS, "protocol"), settings)
+    return PROTOCOLS[protocol](concurrency, **checked.model_dump())
+
+
+def settings_of(name: str, given: Mapping[str, Any]) -> cfg.Section:
+    """A protocol's settings, checked; their types and defaults come from its signature."""
     protocol = PROTOCOLS[name]
     hints = get_type_hints(protocol, include_extras=True)
     fields: dict[str, Any] = {
@@ -209,16 +219,16 @@ def settings_of(name: str, config: cfg.Config | None = None) -> cfg.Section:
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
     model = create_model(name, __base__=cfg.Section, **fields)
-    given = config.protocols.get(name, {}) if config else {}
     try:
-        return model.model_validate(given)
+        return model.model_validate(dict(given))
     except ValidationError as error:
         raise ConfigError(cfg.explain(error, f"protocols.{name}", list(fields))) from None
 
 
 def resolved(config: cfg.Config) -> cfg.Config:
     """The config with the settings of its protocol spelled out, and no others."""
-    settings = settings_of(config.protocol, config).model_dump(exclude_none=True)
+    given = config.protocols.get(config.protocol, {})
+    settings = settings_of(config.protocol, given).model_dump(exclude_none=True)
     return config.model_copy(update={"protocols": {config.protocol: settings}})
 
 

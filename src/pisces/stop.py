@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pisces.record.summary import lower_is_better
 from pisces.types import Evaluated
-
-LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Stop:
 
     @property
     def _sign(self) -> int:
-        return -1 if self.metric in LOWER_IS_BETTER else 1
+        return -1 if lower_is_better(self.metric) else 1
 
     def _gain(self, evaluated: Evaluated) -> float:
         return self._sign * evaluated.metrics[self.metric]

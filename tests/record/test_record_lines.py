@@ -98,6 +98,11 @@ def test_numbers_of_numpy_and_torch_become_plain() -> None:
     assert line(Evaluated(1.0, 2, metrics))["loss"] is None  # type: ignore[arg-type]
 
 
+def test_what_is_no_entry_is_a_bug() -> None:
+    with pytest.raises(AssertionError):
+        line("joined")  # type: ignore[arg-type]
+
+
 def test_a_reason_may_hold_anything() -> None:
     text = encode(line(Failed(1.0, 7, 'a "b"\nü\x00')))
     assert text.count(b"\n") == 1
@@ -111,7 +116,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(), VALUES))
 def test_what_is_plain_survives_json_unchanged(value: dict[str, Any]) -> None:
     assert json.loads(encode(plain(value)), parse_constant=pytest.fail) == plain(value)

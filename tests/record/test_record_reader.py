@@ -19,7 +19,7 @@ from pisces.types import Aggregated, Evaluated, Stopped
 LINES = [
     {"kind": "joined", "at": 0.0, "client": 0, "num_examples": 10},
     {"kind": "evaluated", "at": 1.0, "version": 1, "accuracy": 0.5, "loss": 2.0},
-    {"kind": "failed", "at": 1.5, "client": 0, "reason": 'said "evaluated"'},
+    {"kind": "failed", "at": 1.5, "client": 0, "reason": "evaluated"},
     {"kind": "evaluated", "at": 2.0, "version": 2, "accuracy": 0.75, "loss": None},
     {"kind": "evaluated", "at": 3.0, "version": 3, "f1": 0.1},
 ]
@@ -62,7 +62,7 @@ def test_an_unfinished_run_is_counted_from_its_events(tmp_path: Path) -> None:
     [
         (None, "some-run"),
         ("", "some-run"),
-        ('protocol = "pisces"', "some-run"),
+        ('protocol = "pisces"', "pisces"),
         ("[protocol]\nalpha = 1", "some-run"),
         ('[protocol]\nname = "oort"', "oort"),
         ("seed = 0", "some-run (seed 0)"),
@@ -76,7 +76,7 @@ def test_a_name_is_found_for_every_run(tmp_path: Path, config: str | None, name:
 def test_events_by_kind(tmp_path: Path) -> None:
     run = folder(tmp_path)
     assert list(run.events()) == LINES
-    # The failure only speaks of an evaluation.
+    # The failure's reason is only called so.
     assert list(run.events("evaluated")) == [LINES[1], LINES[3], LINES[4]]
     assert list(run.events("stopped")) == []
 
@@ -179,10 +179,10 @@ def test_a_path_that_is_no_run_says_which_are_nearby(tmp_path: Path) -> None:
 def test_many_runs_nearby_are_not_all_listed(tmp_path: Path) -> None:
     for number in range(7):
         folder(tmp_path / f"run-{number}")
-    with pytest.raises(RunError, match="run-4 and 2 more$"):
+    with pytest.raises(RunError, match=r"run-4 and 2 more$"):
         Run.open(tmp_path)
 
 
 def test_lines_of_any_json_writer_are_read(tmp_path: Path) -> None:
-    text = "".join(json.dumps(line, indent=None) + "\n" for line in LINES)  # with spaces
-    assert list(folder(tmp_path, text.encode()).events("evaluated"))[0] == LINES[1]
+    text = "".join(json.dumps(line, separators=(" , ", " : ")) + "\n" for line in LINES)
+    assert next(folder(tmp_path, text.encode()).events("evaluated")) == LINES[1]

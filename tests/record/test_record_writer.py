@@ -102,11 +102,12 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_an_error_the_user_can_mend(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path, Path("/dev/full").open("wb"))
-    with pytest.raises(RunError, match="No space left.*make room"):
-        folder.record(Joined(0.0, 7, 50))
-    with pytest.raises(RunError, match="No space left"):  # the line is still waiting to be written
-        folder.close()
+    with Path("/dev/full").open("wb") as full:
+        folder = RunFolder(tmp_path, full)
+        with pytest.raises(RunError, match=r"No space left.*make room"):
+            folder.record(Joined(0.0, 7, 50))
+        with pytest.raises(RunError, match="No space left"):  # the line still waits to be written
+            folder.close()
 
 
 def test_a_file_that_cannot_be_replaced_leaves_no_litter(tmp_path: Path) -> None:

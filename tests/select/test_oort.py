@@ -288,6 +288,15 @@ def test_a_client_tried_again_is_waited_for_once() -> None:
     assert selector.state().values["exploited"] == [[0, 3]]
 
 
+def test_exploration_shrinks_with_each_round_down_to_the_floor() -> None:
+    selector, rng = Oort(exploration_decay=0.5), generator(0, "select")
+    shares = []
+    for version in range(4):
+        selector.pick(view([1, 1], version=version), 1, rng)
+        shares.append(selector.state().values["exploration"])
+    assert shares == pytest.approx([0.45, 0.3, 0.3, 0.3])  # 0.225 is below the floor
+
+
 def test_history_is_as_long_as_needed() -> None:
     selector, rng = Oort(pacer_interval=3), generator(0, "select")
     for version in range(20):

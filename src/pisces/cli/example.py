@@ -46,7 +46,7 @@ def _protocols() -> Iterator[str]:
         yield ""
         yield f"# {(inspect.getdoc(protocol) or '').splitlines()[0]}"
         yield f"[protocols.{name}]"
-        yield from _keys(type(settings_of(name)))
+        yield from _keys(type(settings_of(name, {})))
 
 
 def _keys(section: type[BaseModel]) -> Iterator[str]:

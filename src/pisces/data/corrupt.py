@@ -35,7 +35,7 @@ def flip_labels(
             "labels cannot be flipped where a corrupted and an honest client own the same row; "
             "use a partition without overlap"
         )
-    flipped = ((targets.long() + shift) % num_classes).to(targets.dtype)
+    flipped = ((targets + shift) % num_classes).to(targets.dtype)
     return torch.where(torch.from_numpy(spoilt), flipped, targets), corrupted
 
 

@@ -133,8 +133,9 @@ class VirtualExecutor(Executor):
         return []
 
     def cancel(self, task_id: int) -> None:
-        """Call a task off."""
-        self._end(task_id)
+        """Call a task off, unless it has ended already."""
+        if task_id in self._running:
+            self._end(task_id)
 
     def close(self) -> None:
         """Close the trainer."""

@@ -50,9 +50,9 @@ class Run:
 
     @property
     def protocol(self) -> str:
-        """The protocol's name, or the folder's if the config does not say."""
-        table = self.config.get("protocol")
-        name = table.get("name") if isinstance(table, dict) else None
+        """`protocol.name` (or a plain `protocol`) of the config, or else the folder's name."""
+        protocol = self.config.get("protocol")
+        name = protocol.get("name") if isinstance(protocol, dict) else protocol
         return str(name) if name else self.path.resolve().name
 
     @property
@@ -172,3 +172,8 @@ def _nearby(path: Path) -> str:
         return "check the path"
     more = f" and {len(found) - NUM_NEARBY} more" if len(found) > NUM_NEARBY else ""
     return "nearby are " + ", ".join(map(str, found[:NUM_NEARBY])) + more
+
+
+def load(path: str | Path) -> Run:
+    """A run folder to look into: `load(path).summary`, `.curve()`, `.state_dict()`."""
+    return Run.open(path)

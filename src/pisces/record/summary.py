@@ -106,10 +106,6 @@ class Tally:
             np.array([self._num_started[client] for client in clients], np.int64),
         )
 
-    def staleness(self) -> Counter[int]:
-        """How many aggregated updates had each staleness."""
-        return Counter(self._staleness)
-
     def _final(self) -> dict[str, float | None]:
         """The last value of each metric; None if it was not a number."""
         return {name: value for _, metrics in self._evaluated for name, value in metrics.items()}

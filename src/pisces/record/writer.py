@@ -36,10 +36,8 @@ class RunFolder:
         with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
             _clear(path, overwrite)
-            events = (path / EVENTS).open("xb")
-            folder = cls(path, events)
             _replace(path / CONFIG, config_text.encode())
-        return folder
+            return cls(path, (path / EVENTS).open("xb"))
 
     def record(self, entry: Entry) -> None:
         """Write one line and hand it to the system at once, so that a killed run keeps it."""

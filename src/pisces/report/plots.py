@@ -55,7 +55,7 @@ def accuracy_over_time(
     *,
     metric: str = "accuracy",
 ) -> None:
-    """A metric against virtual time: per protocol the median over seeds and, shaded, their range.
+    """A metric against time: per protocol the median over seeds and, shaded, their range.
 
     A run that has ended keeps its last value. Markers show the median time to the target.
     """

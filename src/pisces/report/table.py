@@ -63,8 +63,8 @@ def speedup_text(row: Row) -> str:
 
 
 def _spread(row: Row) -> str:
-    """The interval where there is one, else the range; and how many seeds could be paired."""
-    pairs = "" if row.num_pairs == len(row.seeds) else f"\npaired {row.num_pairs}/{len(row.seeds)}"
+    """The interval where there is one, else the range; then how many were paired, if not all."""
+    pairs = "" if row.num_pairs == len(row.seeds) else f"\n{row.num_pairs} of {len(row.seeds)}"
     if row.num_pairs < 2:
         return pairs
     ends = (row.speedup_low, row.speedup_high)
@@ -77,7 +77,7 @@ def time_text(row: Row) -> str:
     """The median time to target, and how many reached it unless all did."""
     if row.reached == len(row.seeds):
         return duration(row.time_to_target_s)
-    reached = f"reached {row.reached}/{len(row.seeds)}"
+    reached = f"reached\n{row.reached} of {len(row.seeds)}"
     return (
         reached if row.time_to_target_s is None else f"{duration(row.time_to_target_s)}\n{reached}"
     )

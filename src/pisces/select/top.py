@@ -61,7 +61,7 @@ class Pool:
     @classmethod
     def of(cls, clients: Ids, weights: Floats, take: int) -> Pool:
         """Weights made probabilities: all alike where they are all zero."""
-        weights = weights
+        weights = weights if weights.any() else np.ones(len(weights))
         return cls(clients, weights / weights.sum(), take)
 
     def draw(self, num: int, rng: np.random.Generator) -> Ids:

@@ -1,0 +1,79 @@
+"""`pisces compare`: several protocols, the same seeds, one table and one plot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pisces import config
+from pisces.cli.console import Json, Quiet, Verbose, set_up_logging, stderr
+from pisces.cli.many import Job, jobs_of, run_all
+from pisces.cli.options import Changes, ConfigFile, Out, Target, fresh_folder, names, numbers
+from pisces.cli.report import show
+from pisces.errors import ConfigError, RunError
+
+Jobs = Annotated[
+    int | None, typer.Option(min=1, help="Runs at a time; without it one per processor core.")
+]
+
+
+def compare(
+    file: ConfigFile,
+    protocols: Annotated[str, typer.Option(help="Protocols, the first is the reference.")] = (
+        "pisces,fedbuff,oort,fedavg"
+    ),
+    seeds: Annotated[str, typer.Option(help="Seeds, each run by every protocol.")] = "1-3",
+    changes: Changes = None,
+    target: Target = None,
+    jobs: Jobs = None,
+    out: Out = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare protocols on the same data, latencies and seeds.
+
+    Every seed is one world; a speed-up is taken within a world, then the median over worlds is
+    shown with its spread.
+
+    [bold]Examples[/]
+
+      pisces compare my.toml --protocols pisces,fedbuff --seeds 1-5
+
+      pisces compare my.toml --set clients.concurrency=40 --target 0.9 --jobs 2
+    """
+    set_up_logging(verbose)
+    base = config.load(file, changes or [])
+    goal = target if target is not None else base.stop.target
+    if goal is None:
+        raise ConfigError("compare needs a target to reach: --target 0.9, or stop.target")
+    folder = out or fresh_folder(f"{file.stem}-compare")
+    todo = jobs_of(base, names(protocols), numbers(seeds), folder)
+    run_and_show(todo, goal, folder, num_workers=jobs, as_json=as_json, quiet=quiet)
+
+
+def run_and_show(
+    jobs: Sequence[Job],
+    target: float,
+    folder: Path,
+    *,
+    num_workers: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Make the runs, then show what came of them; exits with 130 if interrupted."""
+    for job in jobs:
+        if job.out.exists():
+            raise RunError(f"{job.out} exists already: choose another folder with --out")
+    cores = os.cpu_count() or 1
+    runs, interrupted = run_all(jobs, min(num_workers or cores, len(jobs)), quiet=quiet)
+    if runs:
+        metric = jobs[0].config.stop.metric
+        show(runs, target, metric, folder, reference=jobs[0].config.protocol, as_json=as_json)
+    if interrupted:
+        stderr.print(f"interrupted: {len(runs)} of {len(jobs)} runs were begun")
+        raise typer.Exit(130)

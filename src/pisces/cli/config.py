@@ -1,0 +1,15 @@
+"""`pisces config`: a full config file to start from."""
+
+from __future__ import annotations
+
+from pisces.cli.example import example
+
+
+def config() -> None:
+    """Print a commented config file with every setting at its default.
+
+    [bold]Example[/]
+
+      pisces config > my.toml && pisces run my.toml
+    """
+    print(example(), end="")

@@ -1,0 +1,32 @@
+"""Where things are printed: results to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+
+from pisces.record.lines import plain
+
+stdout = Console()
+stderr = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and only that.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log every aggregation.")]
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON, and nothing else."""
+    print(json.dumps(plain(value), indent=2, allow_nan=False))
+
+
+def set_up_logging(verbose: bool) -> None:
+    """One line per aggregation on stderr, if asked for."""
+    handler = RichHandler(console=stderr, show_path=False, show_level=False)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], format="%(message)s")
+    logging.getLogger("pisces").setLevel(logging.INFO if verbose else logging.WARNING)

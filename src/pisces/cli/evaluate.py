@@ -1,0 +1,105 @@
+"""`pisces evaluate`: a finished run's model on its test set, and client by client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from numpy.typing import NDArray
+from rich import box
+from rich.table import Table
+
+from pisces import build, config
+from pisces.cli.console import Json, print_json, stdout
+from pisces.data.federated import FederatedData
+from pisces.errors import RunError
+from pisces.evaluate import TestSet
+from pisces.models.flat import flatten
+from pisces.record.reader import Run
+
+
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
+    data: Annotated[
+        str | None, typer.Option(help="Another dataset of the same shape; default: the run's.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Test a run's final model, also on every client's own data: spread and worst decile.
+
+    A client's own data is what it trained on, so its accuracy there says how fairly the model
+    serves the clients, not how well it generalises; the test set says that.
+
+    [bold]Examples[/]
+
+      pisces evaluate runs/demo/pisces-seed1
+
+      pisces evaluate runs/mnist-run --data fashion_mnist --json
+    """
+    run = Run.open(folder)
+    settings = _settings(run, data)
+    torch.set_num_threads(settings.train.threads)
+    federated = build.federated_data(settings)
+    model = build.initial_model(settings, federated)
+    build.load_weights(model, folder)
+    found = _measure(model, federated)
+    if as_json:
+        print_json({"folder": str(folder), "dataset": settings.data.dataset, **found})
+    else:
+        stdout.print(_table(run, settings, found))
+
+
+def _settings(run: Run, dataset: str | None) -> config.Config:
+    if "clients" not in run.config:
+        raise RunError(
+            f"{run.path} was made from Python, with a model of its own: load it there with "
+            "pisces.load(...).state_dict()"
+        )
+    settings = config.check(run.config, str(run.path / "config.toml"))
+    updates: dict[str, Any] = {"model": settings.model.model_copy(update={"weights": None})}
+    if dataset is not None:
+        updates["data"] = settings.data.model_copy(update={"dataset": dataset})
+    return settings.model_copy(update=updates)
+
+
+def _measure(model: torch.nn.Module, data: FederatedData) -> dict[str, Any]:
+    weights = flatten(model)
+    test = TestSet(model, data.test_inputs, data.test_targets, build.cross_entropy)(weights)
+    clients = [
+        TestSet(model, *data.client(client), build.cross_entropy)(weights)["accuracy"]
+        for client in range(data.num_clients)
+    ]
+    return {"test": test, "clients": _spread(np.sort(clients))}
+
+
+def _spread(ascending: NDArray[np.float64]) -> dict[str, float]:
+    worst = ascending[: max(1, len(ascending) // 10)]
+    return {
+        "mean": float(ascending.mean()),
+        "sd": float(ascending.std()),
+        "min": float(ascending[0]),
+        "worst_decile": float(worst.mean()),
+        "median": float(np.median(ascending)),
+    }
+
+
+def _table(run: Run, settings: config.Config, found: dict[str, Any]) -> Table:
+    title = f"{run.name} on {settings.data.dataset}"
+    table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    labels = {
+        "mean": "accuracy on a client's own data, mean",
+        "sd": "standard deviation over clients",
+        "median": "median client",
+        "worst_decile": "worst tenth of clients, mean",
+        "min": "worst client",
+    }
+    table.add_row("test accuracy", f"{found['test']['accuracy']:.4f}")
+    table.add_row("test loss", f"{found['test']['loss']:.4f}")
+    for key, label in labels.items():
+        table.add_row(label, f"{found['clients'][key]:.4f}")
+    return table

@@ -1,0 +1,50 @@
+"""Options and small parsers that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pisces.errors import ConfigError
+
+ConfigFile = Annotated[
+    Path, typer.Argument(help="A config file; `pisces config` prints a full one.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. clients.count=50."),
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder to write; without it a new one below ./runs.")
+]
+Target = Annotated[float | None, typer.Option(help="Value to reach; without it stop.target.")]
+
+
+def fresh_folder(name: str) -> Path:
+    """A folder below ./runs that does not exist yet."""
+    folder = Path("runs") / name
+    number = 2
+    while folder.exists():
+        folder = Path("runs") / f"{name}-{number}"
+        number += 1
+    return folder
+
+
+def names(text: str) -> list[str]:
+    """`a,b,c` as a list without doubles."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def numbers(text: str) -> list[int]:
+    """`1-5` or `1,2,7-9` as a list of seeds without doubles."""
+    found: list[int] = []
+    for part in names(text):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise ConfigError(f"--seeds takes numbers such as 1-5 or 1,2,7, not {text!r}")
+        found += range(int(first), int(last or first) + 1)
+    if not found:
+        raise ConfigError(f"--seeds needs at least one seed, such as 1-5, not {text!r}")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,117 @@
+"""Live progress of one run or many, from the lines they record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rich import box
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from pisces.config import StopAt
+from pisces.record.lines import Line, Recorder, line
+from pisces.types import Entry
+
+REFRESH_S = 0.1
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where a run stands, line by line."""
+
+    protocol: str
+    seed: int
+    stop: StopAt
+    at: float = 0.0
+    version: int = 0
+    num_running: int = 0
+    num_updates: int = 0
+    value: float | None = None
+    reason: str | None = None
+
+    def add(self, line: Line) -> None:
+        """Note what a line changes."""
+        self.at = line["at"]
+        match line["kind"]:
+            case "started":
+                self.num_running += 1
+            case "arrived":
+                self.num_running -= 1
+                self.num_updates += 1
+            case "failed" | "left":
+                self.num_running -= "task" in line
+            case "aggregated":
+                self.version = line["version"]
+            case "evaluated":
+                self.value = line.get(self.stop.metric)
+            case "stopped":
+                self.reason = line["reason"]
+
+    @property
+    def share(self) -> float:
+        """How far it is on the way to the nearest limit."""
+        if self.reason is not None:
+            return 1.0
+        limits = (
+            (self.at, self.stop.time_s),
+            (self.version, self.stop.versions),
+            (self.num_updates, self.stop.updates),
+        )
+        return min(1.0, max(done / limit for done, limit in limits if limit))
+
+
+class Listener(Recorder):
+    """Keeps a standing up to date while a run goes on in this process."""
+
+    def __init__(self, standing: Standing, redraw: Callable[[], None]) -> None:
+        self._standing = standing
+        self._redraw = redraw
+        self._drawn_at = 0.0
+
+    def record(self, entry: Entry) -> None:
+        """Note the entry; redraw now and then."""
+        self._standing.add(line(entry))
+        if time.monotonic() - self._drawn_at >= REFRESH_S or self._standing.reason:
+            self._drawn_at = time.monotonic()
+            self._redraw()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(slots=True)
+class Board:
+    """A table of protocols, each with the run it is at."""
+
+    metric: str
+    runs: Sequence[Standing] = field(default_factory=list)
+
+    def __rich__(self) -> RenderableType:
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column("protocol")
+        for heading in ("seed", "time", "version", "updates", "running", self.metric):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("progress", no_wrap=True)
+        for protocol in dict.fromkeys(run.protocol for run in self.runs):
+            table.add_row(*self._row([run for run in self.runs if run.protocol == protocol]))
+        return table
+
+    def _row(self, runs: Sequence[Standing]) -> tuple[RenderableType, ...]:
+        begun = [run for run in runs if run.at > 0 or run.num_running]
+        current = next(
+            (run for run in begun if run.reason is None), begun[-1] if begun else runs[0]
+        )
+        value = "" if current.value is None else f"{current.value:.3f}"
+        return (
+            current.protocol,
+            str(current.seed),
+            f"{current.at:.0f} s",
+            str(current.version),
+            str(current.num_updates),
+            str(current.num_running),
+            value,
+            ProgressBar(len(runs), sum(run.share for run in runs), width=16),
+        )

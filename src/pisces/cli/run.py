@@ -1,0 +1,70 @@
+"""`pisces run`: one config, one run folder."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+import typer
+from rich.live import Live
+
+from pisces import build, config
+from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
+from pisces.cli.options import Changes, ConfigFile, Out, fresh_folder
+from pisces.cli.progress import Board, Listener, Standing
+from pisces.record.reader import Run
+from pisces.report.table import run_table
+from pisces.simulate import Result
+from pisces.simulate import run as simulate
+
+EXIT_CODES = {"interrupted": 130, "no clients left": 3, "silent clients": 3}
+
+
+def run(
+    file: ConfigFile,
+    changes: Changes = None,
+    seed: Annotated[int | None, typer.Option(help="Same as --set seed=N.")] = None,
+    out: Out = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train one model by one protocol, in virtual time.
+
+    [bold]Examples[/]
+
+      pisces config > my.toml
+
+      pisces run my.toml
+
+      pisces run my.toml --set protocol=fedbuff --set clients.count=50 --seed 3
+
+      pisces run my.toml --out runs/first --json | jq .final
+    """
+    set_up_logging(verbose)
+    extra = [] if seed is None else [f"seed={seed}"]
+    settings = build.resolved(config.load(file, [*(changes or []), *extra]))
+    folder = out or fresh_folder(f"{file.stem}-{settings.protocol}-seed{settings.seed}")
+    torch.set_num_threads(settings.train.threads)
+    simulation = build.simulation(settings)
+    standing = Standing(settings.protocol, settings.seed, settings.stop)
+    board = Board(settings.stop.metric, [standing])
+    with Live(board, console=stderr, auto_refresh=False, transient=True) as live:
+        result = simulate(
+            simulation,
+            protocol=settings.protocol,
+            out=folder,
+            config_text=config.to_toml(settings),
+            listener=Listener(standing, live.refresh if not quiet else lambda: None),
+        )
+    _show(result, as_json)
+    raise typer.Exit(EXIT_CODES.get(result.summary["reason"], 0))
+
+
+def _show(result: Result, as_json: bool) -> None:
+    if as_json:
+        print_json({**result.summary, "folder": str(result.folder)})
+        return
+    assert result.folder is not None
+    stdout.print(run_table(Run.open(result.folder), target=result.summary["target"]))
+    stdout.print(f"written to {result.folder}", soft_wrap=True)

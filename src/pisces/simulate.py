@@ -1,0 +1,178 @@
+"""Simulating from Python: your own model, data, loss, metrics and policies."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomlkit
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pisces import build
+from pisces.data.federated import FederatedData, Pair
+from pisces.errors import ConfigError
+from pisces.evaluate import Metric, Schedule, accuracy
+from pisces.execute.availability import Always, Availability
+from pisces.execute.failures import Failures
+from pisces.execute.latency import Latency, PerClient, zipf
+from pisces.models.flat import load_flat, state_dict_of
+from pisces.policy import Policies
+from pisces.record.lines import Line, Memory, Recorder, Tee
+from pisces.record.summary import Tally, curve, metrics_of
+from pisces.record.writer import RunFolder
+from pisces.seeds import generator
+from pisces.stop import Stop
+from pisces.train.base import Loss, Recipe
+from pisces.types import Plan
+
+Seconds = float | Sequence[float] | NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What a run came to: the trained model, its summary, every line of its record."""
+
+    model: nn.Module
+    summary: Mapping[str, Any]
+    lines: Sequence[Line]
+    folder: Path | None
+
+    def curve(self, metric: str = "accuracy") -> list[tuple[float, float]]:
+        """The (seconds, value) pairs of a metric."""
+        evaluated = [(e["at"], metrics_of(e)) for e in self.lines if e["kind"] == "evaluated"]
+        return curve(evaluated, metric)
+
+
+def simulate(
+    protocol: str | Policies,
+    *,
+    model: nn.Module,
+    clients: Sequence[Pair] | FederatedData,
+    stop: Stop,
+    test: Pair | None = None,
+    concurrency: int = 20,
+    settings: Mapping[str, Any] | None = None,
+    loss: Loss = build.cross_entropy,
+    metrics: Mapping[str, Metric] | None = None,
+    plan: Plan | Callable[[int], Plan] = Plan(),  # noqa: B008 (frozen)
+    recipe: Recipe = Recipe(),  # noqa: B008 (frozen)
+    latency: Latency | Seconds | None = None,
+    availability: Availability | None = None,
+    failures: Failures | None = None,
+    evaluate: Schedule | None = None,
+    seed: int = 1,
+    tick_s: float = 0.0,
+    deadline_s: float | None = None,
+    device: str = "auto",
+    threads: int | None = 1,
+    out: str | Path | None = None,
+) -> Result:
+    """Run one protocol in virtual time over clients with data of your own.
+
+    `protocol` is a name (with `settings`, see `pisces protocols`) or a triple of your own policies.
+    `clients` are `(inputs, targets)` pairs, one per client. `plan` is the local work, or a function
+    from the version a task starts from to it: that is where a learning-rate schedule goes.
+    `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
+    With `out` the run is also written to that folder. `model` itself is left as it is.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    data = _data(clients, test)
+    simulation = build.Simulation(
+        policies=build.named_policies(protocol, concurrency, settings or {}),
+        model=copy.deepcopy(model),
+        data=data,
+        latency=_latency(latency, data.num_clients, seed),
+        stop=stop,
+        seed=seed,
+        plans=plan if callable(plan) else lambda _version: plan,
+        recipe=recipe,
+        loss=loss,
+        metrics=metrics or {"accuracy": accuracy},
+        availability=availability or Always(),
+        failures=failures or Failures(seed=seed),
+        schedule=evaluate or Schedule(every_versions=1),
+        tick_s=tick_s,
+        deadline_s=deadline_s,
+        device=device,
+    )
+    name = protocol if isinstance(protocol, str) else type(protocol.selector).__name__.lower()
+    return run(simulation, protocol=name, out=out)
+
+
+def run(
+    simulation: build.Simulation,
+    *,
+    protocol: str,
+    out: str | Path | None = None,
+    config_text: str | None = None,
+    overwrite: bool = False,
+    listener: Recorder | None = None,
+) -> Result:
+    """Run a simulation to its end; Ctrl-C ends it early with what there is so far."""
+    memory, tally = Memory(), Tally()
+    listeners: list[Recorder] = [memory, tally]
+    folder = None
+    if out is not None:
+        about = config_text or tomlkit.dumps({"protocol": protocol, "seed": simulation.seed})
+        folder = RunFolder.create(out, about, overwrite)
+        listeners.insert(0, folder)  # what is shown anywhere is on disk already
+    if listener is not None:
+        listeners.append(listener)
+    recorder = Tee(*listeners)
+    began = time.perf_counter()
+    try:
+        coordinator = build.wire(simulation, recorder)
+        weights = coordinator.run()
+        wall_s = time.perf_counter() - began
+        summary = _summary(simulation, protocol, tally)
+        load_flat(simulation.model, weights)
+        if folder is not None:
+            folder.finish(summary, state_dict_of(weights, simulation.model), wall_s)
+    finally:
+        recorder.close()
+    return Result(
+        model=simulation.model.cpu().eval(),
+        summary={**summary, "wall_s": wall_s},
+        lines=memory.lines,
+        folder=None if folder is None else folder.path,
+    )
+
+
+def _summary(simulation: build.Simulation, protocol: str, tally: Tally) -> dict[str, Any]:
+    stop = simulation.stop
+    reached = None if stop.target is None else tally.time_to_target(stop.target, stop.metric)
+    return {
+        "protocol": protocol,
+        "seed": simulation.seed,
+        "metric": stop.metric,
+        "target": stop.target,
+        "time_to_target_s": reached,
+        **tally.summary(),
+    }
+
+
+def _data(clients: Sequence[Pair] | FederatedData, test: Pair | None) -> FederatedData:
+    if isinstance(clients, FederatedData):
+        return clients
+    if test is None:
+        raise ConfigError("test: give (inputs, targets) that no client trains on")
+    return FederatedData.from_clients(clients, test)
+
+
+def _latency(given: Latency | Seconds | None, num_clients: int, seed: int) -> Latency:
+    if given is None:
+        return PerClient(zipf(num_clients, 1.2, 15.0, 180.0, generator(seed, "latency")), seed=seed)
+    if not isinstance(given, (int, float, Sequence, np.ndarray)):
+        return given
+    seconds = np.asarray(given, np.float64)
+    if seconds.ndim > 0 and len(seconds) != num_clients:
+        raise ConfigError(f"latency: {len(seconds)} latencies for {num_clients} clients")
+    return PerClient(np.broadcast_to(seconds, (num_clients,)), seed=seed)

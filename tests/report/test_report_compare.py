@@ -1,0 +1,212 @@
+"""Times to target and paired speed-ups, worked out by hand."""
+
+import json
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pisces.errors import RunError
+from pisces.record.reader import Run
+from pisces.report.compare import BySeed, Result, by_protocol, compare, paired_speedup, to_json
+
+MakeRun = Callable[..., Run]
+
+
+def result(time: float | None, end: float = 100.0) -> Result:
+    return Result(time, {"at": end})
+
+
+def results(*times: float | None, end: float = 100.0) -> dict[int | None, Result]:
+    return {seed: result(time, end) for seed, time in enumerate(times)}
+
+
+def test_speedups_are_paired_by_seed() -> None:
+    # Ratios 20/10, 90/30 and 40/40, that is 2, 3 and 1. The medians' ratio would be 40/30.
+    speedup = paired_speedup(results(20.0, 90.0, 40.0), results(10.0, 30.0, 40.0))
+    assert speedup.median == 2.0
+    assert speedup.bound == ""
+    assert (speedup.min, speedup.max) == (1.0, 3.0)
+    assert (speedup.low, speedup.high) == (None, None)
+    assert speedup.num_pairs == 3
+
+
+@pytest.mark.parametrize(
+    ("times", "reference", "expected"),
+    [
+        # The other never got there: at least 100/20.
+        ([None], [20.0], (5.0, ">=", 5.0, None)),
+        # The reference never got there: at most 50/100.
+        ([50.0], [None], (0.5, "<=", None, 0.5)),
+        # Neither did: nothing is known.
+        ([None], [None], (None, "", None, None)),
+        # 2, 3 and at least 5: the median is 3 whatever the last one is.
+        ([20.0, 30.0, None], [10.0, 10.0, 20.0], (3.0, "", 2.0, None)),
+        # 8 and at least 5 and at least 10: between 8 and infinity.
+        ([80.0, None, None], [10.0, 20.0, 10.0], (8.0, ">=", 5.0, None)),
+        # At most 0.2, at most 0.5, and 3: at most 0.5.
+        ([20.0, 50.0, 30.0], [None, None, 10.0], (0.5, "<=", None, 3.0)),
+        # Unknown, 2 and 4: the median is 2 to 4, so at least 2.
+        ([None, 20.0, 40.0], [None, 10.0, 10.0], (2.0, ">=", None, None)),
+        # Both there from the start; the reference alone; the other alone.
+        ([0.0], [0.0], (1.0, "", 1.0, 1.0)),
+        ([10.0], [0.0], (None, "", math.inf, None)),
+        ([0.0], [10.0], (0.0, "", None, 0.0)),
+    ],
+)
+def test_what_is_known_when_targets_are_not_reached(
+    times: list[float | None],
+    reference: list[float | None],
+    expected: tuple[float | None, str, float | None, float | None],
+) -> None:
+    speedup = paired_speedup(results(*times), results(*reference))
+    assert (speedup.median, speedup.bound, speedup.min, speedup.max) == expected
+
+
+def test_seeds_only_one_of_them_has_are_not_paired() -> None:
+    others: BySeed = {1: result(20.0), 2: result(90.0)}
+    reference: BySeed = {2: result(30.0), 3: result(1.0)}
+    assert paired_speedup(others, reference).median == 3.0
+    assert paired_speedup(others, reference).num_pairs == 1
+    assert paired_speedup(others, {4: result(1.0)}).num_pairs == 0
+    assert paired_speedup(others, {4: result(1.0)}).median is None
+
+
+def test_the_interval_comes_with_five_seeds_and_is_always_the_same() -> None:
+    speedup = paired_speedup(results(20.0, 22.0, 24.0, 26.0, 90.0), results(*[10.0] * 5))
+    assert speedup.median == 2.4
+    assert (speedup.min, speedup.max) == (2.0, 9.0)
+    # The median of 5 draws is the least value when at least 3 of 5 draws are it: chance
+    # 10 (1/5)^3 (4/5)^2 + 5 (1/5)^4 (4/5) + (1/5)^5 = 5.8 %, above the 2.5 % cut off at each end.
+    assert (speedup.low, speedup.high) == (2.0, 9.0)
+    again = paired_speedup(results(20.0, 22.0, 24.0, 26.0, 90.0), results(*[10.0] * 5))
+    assert again == speedup
+
+
+def test_the_interval_is_narrower_than_the_range_with_more_seeds() -> None:
+    times = [10.0 + seed for seed in range(20)]
+    speedup = paired_speedup(results(*times), results(*[10.0] * 20))
+    assert speedup.median == 1.95  # between 19/10 and 20/10
+    assert speedup.low is not None
+    assert speedup.high is not None
+    assert 1.0 < speedup.low < 1.95 < speedup.high < 2.9
+
+
+def test_the_interval_is_open_where_runs_never_got_there() -> None:
+    speedup = paired_speedup(results(20.0, 30.0, None, None, None), results(*[10.0] * 5))
+    assert (speedup.median, speedup.bound) == (10.0, ">=")
+    assert (speedup.low, speedup.high) == (2.0, None)
+
+
+TIMES = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=7)
+
+
+@settings(max_examples=80)
+@given(TIMES, st.integers(1, 60), st.integers(1, 60))
+def test_what_is_said_of_runs_cut_short_is_true_of_the_whole_ones(
+    times: list[tuple[int, int]], end: int, reference_end: int
+) -> None:
+    truth = float(np.median([a / b for a, b in times]))
+    cut: BySeed = {s: result(a if a <= end else None, end) for s, (a, _) in enumerate(times)}
+    reference: BySeed = {
+        s: result(b if b <= reference_end else None, reference_end)
+        for s, (_, b) in enumerate(times)
+    }
+    speedup = paired_speedup(cut, reference)
+    if speedup.bound == ">=":
+        assert speedup.median is not None
+        assert truth >= speedup.median
+    elif speedup.bound == "<=":
+        assert speedup.median is not None
+        assert truth <= speedup.median
+    else:
+        assert speedup.median in (None, truth)
+
+
+def aggregated(staleness: list[int]) -> dict[str, object]:
+    return {"kind": "aggregated", "at": 1.0, "version": 7, "tasks": [], "staleness": staleness}
+
+
+def test_rows(make_run: MakeRun) -> None:
+    runs = [
+        make_run("oort", 1, {20.0: 0.5, 80.0: 0.9}, wall_s=4.0),
+        make_run("oort", 2, {20.0: 0.5, 80.0: 0.7}, wall_s=6.0),
+        make_run("fedbuff", 1, {40.0: 0.9}, lines=[aggregated([1, 9])], num_updates=10),
+        make_run("fedbuff", 2, {50.0: 0.9}, lines=[aggregated([3])], num_updates=30),
+        make_run("pisces", 1, {20.0: 0.9}),
+        make_run("pisces", 2, {25.0: 0.8}),
+    ]
+    pisces, fedbuff, oort = compare(runs, 0.8, reference="pisces")
+    assert [row.protocol for row in (pisces, fedbuff, oort)] == ["pisces", "fedbuff", "oort"]
+    assert pisces.seeds == (1, 2)
+    assert (pisces.reached, pisces.time_to_target_s) == (2, 22.5)
+    assert (pisces.speedup, pisces.num_pairs) == (None, 0)
+    assert fedbuff.speedup == 2.0  # 40/20 and 50/25
+    assert fedbuff.max_staleness == 9
+    assert fedbuff.updates == 20.0
+    assert fedbuff.versions == 7.0
+    assert fedbuff.wall_s is None
+    # One of two got there: half is not a majority, so there is no median time.
+    assert (oort.reached, oort.time_to_target_s) == (1, None)
+    # 80/20 and at least 100/25.
+    assert (oort.speedup, oort.speedup_bound, oort.speedup_max) == (4.0, ">=", None)
+    assert oort.final == pytest.approx(0.8)  # 0.9 and 0.7
+    assert oort.wall_s == 5.0
+    assert oort.max_staleness is None
+
+
+def test_the_first_run_is_the_reference_unless_one_is_named(make_run: MakeRun) -> None:
+    runs = [make_run("slow", 1, {90.0: 0.9}), make_run("fast", 1, {10.0: 0.9})]
+    slow, fast = compare(runs, 0.8)
+    assert slow.protocol == "slow"
+    assert fast.speedup == pytest.approx(10 / 90)
+
+
+def test_the_fastest_of_the_others_comes_first(make_run: MakeRun) -> None:
+    times = {"a": 50.0, "b": 90.0, "never": None, "at once": 0.0, "soon": 5.0}
+    runs = [make_run(p, 1, {} if t is None else {t: 0.9}) for p, t in times.items()]
+    assert [r.protocol for r in compare(runs, 0.8)] == ["a", "at once", "soon", "b", "never"]
+
+
+def test_a_run_without_a_final_value_counts_as_the_worst(make_run: MakeRun) -> None:
+    values = [0.9, 0.8, None]
+    runs = [make_run("pisces", seed, {10.0: value}) for seed, value in enumerate(values)]
+    assert compare(runs, 0.5)[0].final == 0.8  # of 0.9, 0.8 and worse
+    assert compare(runs[1:], 0.5)[0].final is None
+
+
+def test_lower_is_better_for_a_loss(make_run: MakeRun) -> None:
+    lines = [
+        {"kind": "evaluated", "at": at, "version": 1, "perplexity": value}
+        for at, value in [(10.0, 900.0), (20.0, 790.0)]
+    ]
+    (row,) = compare([make_run("pisces", 1, {}, lines=lines)], 800.0, metric="perplexity")
+    assert (row.time_to_target_s, row.final) == (20.0, 790.0)
+
+
+def test_rows_as_json(make_run: MakeRun) -> None:
+    rows = compare([make_run("pisces", 3, {10.0: 0.9}), make_run("oort", 3, {})], 0.8)
+    pisces, oort = json.loads(to_json(rows))
+    assert pisces["seeds"] == [3]
+    assert pisces["time_to_target_s"] == 10.0
+    assert (oort["speedup"], oort["speedup_bound"], oort["speedup_max"]) == (10.0, ">=", None)
+
+
+def test_errors_name_the_runs(make_run: MakeRun) -> None:
+    run = make_run("pisces", 1, {})
+    with pytest.raises(RunError, match="no runs to compare"):
+        compare([], 0.8)
+    with pytest.raises(RunError, match="reference 'pices': choose one of pisces"):
+        compare([run], 0.8, reference="pices")
+    twin = make_run("pisces", 2, {})
+    (twin.path / "config.toml").write_text((run.path / "config.toml").read_text())
+    with pytest.raises(RunError, match=r"pisces-1 and .*pisces-2 are both pisces \(seed 1\)"):
+        compare([run, Run.open(twin.path)], 0.8)
+
+
+def test_the_same_folder_twice_is_one_run(make_run: MakeRun) -> None:
+    run = make_run("pisces", 1, {})
+    assert by_protocol([run, Run.open(run.path)]) == {"pisces": {1: run}}

@@ -1,0 +1,148 @@
+"""Pictures: what is in them, and that they land in a file."""
+
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pisces.errors import ConfigError, RunError
+from pisces.record.reader import Run
+from pisces.report.plots import accuracy_over_time, band, involvement, staleness
+
+MakeRun = Callable[..., Run]
+
+LINES = [
+    {"kind": "joined", "at": 0.0, "client": 0, "num_examples": 10},
+    {"kind": "joined", "at": 0.0, "client": 1, "num_examples": 20},
+    {"kind": "started", "at": 0.0, "task": 0, "client": 1, "version": 0},
+    {"kind": "aggregated", "at": 1.0, "version": 1, "tasks": [0, 1], "staleness": [0, 3]},
+    {"kind": "aggregated", "at": 2.0, "version": 2, "tasks": [2, 3], "staleness": [1, 0]},
+]
+
+
+@pytest.fixture
+def runs(make_run: MakeRun) -> list[Run]:
+    return [
+        make_run("pisces", 1, {20.0: 0.5, 40.0: 0.9}, lines=LINES),
+        make_run("pisces", 2, {20.0: 0.6, 60.0: 0.9}, lines=LINES),
+        make_run("oort", 1, {20.0: 0.3, 90.0: 0.7}, lines=LINES),
+        make_run("fedavg", 1, {}),
+    ]
+
+
+def words(path: Path) -> list[str]:
+    """The texts in an SVG, which keeps each as a comment beside its shapes."""
+    return re.findall(r"<!-- (.*?) -->", path.read_text(), re.DOTALL)
+
+
+def test_a_band_holds_values_until_the_next() -> None:
+    one = np.array([1.0, 3.0]), np.array([0.1, 0.5])
+    two = np.array([2.0, 3.0, 4.0]), np.array([0.2, 0.4, 0.8])
+    three = np.array([1.0, 4.0]), np.array([0.3, 0.3])
+    grid, low, middle, high = band([one, two, three])
+    # From 2 on all have a value: (.1 .2 .3), (.5 .4 .3), and at 4 the first has ended: (.5 .8 .3)
+    assert grid.tolist() == [2.0, 3.0, 4.0]
+    assert low.tolist() == [0.1, 0.3, 0.3]
+    assert middle.tolist() == [0.2, 0.4, 0.5]
+    assert high.tolist() == [0.3, 0.5, 0.8]
+
+
+def test_a_band_of_nothing_is_empty() -> None:
+    assert [len(part) for part in band([])] == [0, 0, 0, 0]
+
+
+def test_accuracy_names_every_protocol_and_its_time(runs: list[Run], tmp_path: Path) -> None:
+    accuracy_over_time(runs, tmp_path / "plot.svg", target=0.8)
+    shown = words(tmp_path / "plot.svg")
+    assert "pisces: 50 s" in shown  # of 40 and 60
+    assert "oort: reached by 0 of 1" in shown
+    assert "fedavg: reached by 0 of 1" in shown  # never evaluated, and still not left out
+    assert "time (s)" in shown
+    assert "median over seeds, shaded: least to greatest" in shown
+
+
+def test_accuracy_of_which_some_reached_the_target(make_run: MakeRun, tmp_path: Path) -> None:
+    times = [10.0, 20.0, None]
+    runs = [make_run("pisces", s, {t or 50.0: 0.9 if t else 0.1}) for s, t in enumerate(times)]
+    accuracy_over_time(runs, tmp_path / "plot.svg", target=0.8)
+    assert "pisces: 20 s (reached by 2 of 3)" in words(tmp_path / "plot.svg")
+
+
+def test_accuracy_without_a_target_or_seeds(runs: list[Run], tmp_path: Path) -> None:
+    accuracy_over_time(runs[:1], tmp_path / "plot.svg")
+    shown = words(tmp_path / "plot.svg")
+    assert "pisces" in shown
+    assert not any("median" in text or "target" in text for text in shown)
+
+
+def test_a_long_name_stays_on_the_sheet(make_run: MakeRun, tmp_path: Path) -> None:
+    name = "a-protocol-of-which-the-name-is-rather-long"
+    accuracy_over_time([make_run(name, 1, {1.0: 0.5})], tmp_path / "plot.svg", target=0.4)
+    assert f"{name}: 1 s" in words(tmp_path / "plot.svg")
+
+
+def test_png_has_150_dots_per_inch(runs: list[Run], tmp_path: Path) -> None:
+    accuracy_over_time(runs, tmp_path / "deep" / "plot.PNG", target=0.8)
+    data = (tmp_path / "deep" / "plot.PNG").read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">I", data[16:20]) == (1050,)  # 7 inches
+
+
+def test_the_same_runs_give_the_same_picture(runs: list[Run], tmp_path: Path) -> None:
+    for name in ("one.png", "two.png"):
+        accuracy_over_time(runs, tmp_path / name, target=0.8)
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+
+
+def test_staleness_says_mean_and_maximum(runs: list[Run], tmp_path: Path) -> None:
+    staleness(runs, tmp_path / "plot.svg")
+    shown = words(tmp_path / "plot.svg")
+    assert "mean 1.0, max 3" in shown  # (0 + 3 + 1 + 0) / 4
+    assert "no updates" in shown
+    assert "staleness (versions)" in shown
+
+
+def test_wide_staleness_is_drawn_in_few_bars(make_run: MakeRun, tmp_path: Path) -> None:
+    wide = {"kind": "aggregated", "at": 1.0, "version": 1, "tasks": [], "staleness": [0, 399]}
+    staleness([make_run("pisces", 1, {}, lines=[wide])], tmp_path / "plot.svg")
+    # 400 values in 40 bars of ten; each bar is a clipped shape.
+    bars = re.findall(
+        r'<g id="patch_\d+">\s*<path[^>]*clip-path', (tmp_path / "plot.svg").read_text()
+    )
+    assert len(bars) == 40
+
+
+def test_involvement_has_a_panel_per_protocol(runs: list[Run], tmp_path: Path) -> None:
+    involvement(runs, tmp_path / "plot.svg")
+    shown = words(tmp_path / "plot.svg")
+    assert {"pisces", "oort", "fedavg", "times picked"} <= set(shown)
+
+
+def test_panels_that_do_not_fill_the_last_row(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run(f"p{number}", 1, {}, lines=LINES) for number in range(5)]
+    involvement(runs, tmp_path / "plot.svg")
+    assert {f"p{number}" for number in range(5)} <= set(words(tmp_path / "plot.svg"))
+
+
+@pytest.mark.parametrize("draw", [accuracy_over_time, staleness, involvement])
+def test_errors_say_what_to_do(draw: Callable[..., None], runs: list[Run], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\.png or \.svg, not 'plot.pdf'"):
+        draw(runs, tmp_path / "plot.pdf")
+    with pytest.raises(RunError, match="no runs to draw"):
+        draw([], tmp_path / "plot.png")
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError, match=r"cannot write .*choose another place"):
+        draw(runs, tmp_path / "file" / "plot.png")
+
+
+def test_looking_at_runs_loads_neither_torch_nor_global_plot_state() -> None:
+    code = (
+        "import sys, pisces.report.plots, pisces.report.table; "
+        "assert not {'torch', 'matplotlib.pyplot'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

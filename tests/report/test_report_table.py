@@ -1,0 +1,174 @@
+"""Tables as they look on a terminal of 80 columns."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from pisces.record.reader import Run
+from pisces.report.compare import Row
+from pisces.report.table import comparison_table, duration, run_table
+
+ROW = Row(
+    protocol="pisces",
+    seeds=(1, 2, 3),
+    reached=3,
+    time_to_target_s=440.0,
+    num_pairs=0,
+    speedup=None,
+    speedup_bound="",
+    speedup_min=None,
+    speedup_max=None,
+    speedup_low=None,
+    speedup_high=None,
+    versions=1433.0,
+    updates=12345.0,
+    max_staleness=20,
+    final=0.98765,
+    wall_s=4.56,
+)
+OTHER = replace(
+    ROW,
+    protocol="fedbuff",
+    time_to_target_s=616.0,
+    num_pairs=3,
+    speedup=1.4,
+    speedup_min=1.25,
+    speedup_max=1.5,
+)
+
+
+def lines(table: Table) -> list[str]:
+    console = Console(width=80, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines() if line.strip()]
+
+
+def test_protocols_side_by_side() -> None:
+    late = replace(
+        OTHER,
+        protocol="oort",
+        reached=1,
+        time_to_target_s=None,
+        speedup_bound=">=",
+        speedup_max=None,
+        max_staleness=None,
+        final=None,
+        wall_s=None,
+    )
+    some = replace(OTHER, protocol="fedavg", reached=2)
+    shown = lines(comparison_table([ROW, OTHER, some, late]))
+    assert [" ".join(line.split()) for line in shown] == [
+        "time to max final wall",
+        "protocol target speed-up versions updates staleness accuracy time",
+        "─" * len(shown[2].strip()),
+        "pisces 440 s reference 1,433 12,345 20 0.9877 4.6 s",
+        "fedbuff 616 s 1.40x 1,433 12,345 20 0.9877 4.6 s",
+        "1.25-1.50",
+        "fedavg 616 s 1.40x 1,433 12,345 20 0.9877 4.6 s",
+        "reached 1.25-1.50",
+        "2 of 3",
+        "oort reached >= 1.40x 1,433 12,345 - - -",
+        "1 of 3 1.25-?",
+        "medians over seeds; below a speed-up: smallest to largest",
+    ]
+
+
+def test_nothing_is_cut_off_at_80_columns() -> None:
+    wide = replace(
+        OTHER,
+        protocol="pisces-without-adaptive-pace",
+        reached=0,
+        time_to_target_s=None,
+        speedup_bound=">=",
+        speedup=12.25,
+        versions=99999.0,
+        updates=999999.0,
+        max_staleness=12345,
+        wall_s=123456.0,
+    )
+    shown = lines(comparison_table([ROW, wide], target=0.84))
+    assert max(map(len, shown)) <= 80
+    text = "\n".join(shown)
+    assert "…" not in text
+    for cell in ("0.84", ">= 12.25x", "99,999", "999,999", "12,345", "34.3 h", "0 of 3"):
+        assert cell in text
+    # The long name alone is folded.
+    assert "".join(line[1:].split("  ")[0] for line in shown[4:-1]) == wide.protocol
+
+
+@pytest.mark.parametrize(
+    ("pairs", "caption"),
+    [
+        ((0, 1), None),
+        ((0, 2), "smallest to largest"),
+        ((0, 5, 6), "95 % interval of the median"),
+        ((0, 5, 2), "95 % interval of the median, or smallest to largest of fewer than 5"),
+    ],
+)
+def test_the_caption_says_what_the_spread_is(pairs: tuple[int, ...], caption: str | None) -> None:
+    table = comparison_table([replace(ROW, num_pairs=num) for num in pairs])
+    expected = None if caption is None else f"medians over seeds; below a speed-up: {caption}"
+    assert table.caption == expected
+
+
+def speedup_cell(row: Row) -> list[str]:
+    table = comparison_table([ROW, row])
+    return str(list(table.columns[2].cells)[1]).split("\n")
+
+
+def test_the_spread_below_a_speedup() -> None:
+    five = replace(OTHER, seeds=(1, 2, 3, 4, 5), num_pairs=5, speedup_low=1.3, speedup_high=1.45)
+    assert speedup_cell(five) == ["1.40x", "1.30-1.45"]
+    assert speedup_cell(replace(five, num_pairs=4)) == ["1.40x", "1.25-1.50", "4 of 5"]
+    assert speedup_cell(replace(OTHER, seeds=(1,), num_pairs=1)) == ["1.40x"]
+    assert speedup_cell(replace(OTHER, num_pairs=1)) == ["1.40x", "1 of 3"]
+    assert speedup_cell(replace(OTHER, speedup=None)) == ["-"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0.0, "0 s"),
+        (0.421, "0.42 s"),
+        (7.49, "7.5 s"),
+        (440.4, "440 s"),
+        (6660.0, "6,660 s"),
+        (10_080.0, "2.8 h"),
+    ],
+)
+def test_durations_in_few_letters(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def facts(table: Table) -> dict[str, str]:
+    labels, values = (list(column.cells) for column in table.columns)
+    return dict(zip(map(str, labels), map(str, values), strict=True))
+
+
+def test_one_run(make_run: Callable[..., Run]) -> None:
+    aggregated = {"kind": "aggregated", "at": 9.0, "version": 4, "tasks": [], "staleness": [1, 4]}
+    run = make_run("pisces", 1, {20.0: 0.9, 40.0: 0.8}, lines=[aggregated], wall_s=3.0)
+    table = run_table(run, target=0.85)
+    assert max(map(len, lines(table))) <= 80
+    assert table.title == "pisces (seed 1)"
+    shown = facts(table)
+    assert shown["ended"] == "time limit, at 100 s"
+    assert shown["staleness, mean and max"] == "2.5, 4"
+    assert shown["accuracy, final and best"] == "0.8, 0.9"
+    assert shown["time to accuracy 0.85"] == "20 s"
+    assert shown["wall time"] == "3 s"
+    assert facts(run_table(run, target=0.95))["time to accuracy 0.95"] == "not reached"
+
+
+def test_a_run_that_has_just_begun(make_run: Callable[..., Run]) -> None:
+    run = make_run("pisces", 1, {})
+    (run.path / "events.jsonl").write_bytes(b"")
+    shown = facts(run_table(run))
+    assert shown["ended"] == "not finished, at 0 s"
+    assert shown["staleness, mean and max"] == "-"
+    assert not any(label.startswith("time to") for label in shown)
