@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from pisces.clients.view import View
     from pisces.evaluate import Schedule
     from pisces.policy import Aggregator, Assignment, Pacer, Policies, Selector
     from pisces.record.reader import Run, load
-    from pisces.simulate import Result, simulate
+    from pisces.simulation import Result, simulate
     from pisces.stop import Stop
     from pisces.train.base import Recipe
     from pisces.types import Plan
@@ -32,13 +33,14 @@ _HOMES = {
     "Plan": "pisces.types",
     "Policies": "pisces.policy",
     "Recipe": "pisces.train.base",
-    "Result": "pisces.simulate",
+    "Result": "pisces.simulation",
     "Run": "pisces.record.reader",
     "Schedule": "pisces.evaluate",
     "Selector": "pisces.policy",
     "Stop": "pisces.stop",
+    "View": "pisces.clients.view",
     "load": "pisces.record.reader",
-    "simulate": "pisces.simulate",
+    "simulate": "pisces.simulation",
 }
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "Schedule",
     "Selector",
     "Stop",
+    "View",
     "__version__",
     "load",
     "simulate",
@@ -63,3 +66,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'pisces' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

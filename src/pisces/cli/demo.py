@@ -23,7 +23,7 @@ def demo(
 ) -> None:
     """Pisces against FedBuff, Oort and FedAvg on handwritten digits; takes less than a minute.
 
-    100 clients differ in speed (2 to 60 s per task) and in data. Every protocol meets the same
+    100 clients differ in speed (15 to 180 s per task) and in data. Every protocol meets the same
     clients: same data, same latencies, same seeds. Whatever comes out is printed.
     """
     text = resources.files("pisces.cli").joinpath("demo.toml").read_text("utf-8")

@@ -118,7 +118,7 @@ def _prepare() -> None:
 def _make_run(job: Job) -> None:
     import torch
 
-    from pisces.simulate import run
+    from pisces.simulation import run
 
     torch.set_num_threads(job.config.train.threads)
     simulation = build.simulation(job.config)

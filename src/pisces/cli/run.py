@@ -14,8 +14,8 @@ from pisces.cli.options import Changes, ConfigFile, Out, fresh_folder
 from pisces.cli.progress import Board, Listener, Standing
 from pisces.record.reader import Run
 from pisces.report.table import run_table
-from pisces.simulate import Result
-from pisces.simulate import run as simulate
+from pisces.simulation import Result
+from pisces.simulation import run as simulate
 
 EXIT_CODES = {"interrupted": 130, "no clients left": 3, "silent clients": 3}
 

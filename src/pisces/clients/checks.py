@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from reprlib import repr as shortened  # a client may send anything, of any length
 
 from pisces.types import Layout, Report, Weights
 
@@ -19,9 +19,9 @@ class Limits:
 def wrong_size(num_examples: object, limits: Limits) -> str | None:
     """What is wrong with the number of examples a client says it has?"""
     if not isinstance(num_examples, int) or isinstance(num_examples, bool):
-        return f"the number of examples must be an integer, not {num_examples!r}"
+        return f"the number of examples must be an integer, not {shortened(num_examples)}"
     if not 1 <= num_examples <= limits.max_examples:
-        return f"{num_examples} examples, outside 1..{limits.max_examples}"
+        return f"{shortened(num_examples)} examples, outside 1..{limits.max_examples}"
     return None
 
 
@@ -30,8 +30,10 @@ def wrong_weights(weights: Weights, layout: Layout) -> str | None:
     flat = weights.flat
     if tuple(flat.shape) != (layout.size,):
         return f"weights of shape {tuple(flat.shape)}, not ({layout.size},)"
-    if not flat.is_floating_point():
-        return f"weights of type {flat.dtype}, not floating point"
+    # A finite float64 may be infinite as the float32 it would be added to.
+    dtype = "float64" if any(s.dtype == "float64" for s in layout.slices) else "float32"
+    if str(flat.dtype) != f"torch.{dtype}":
+        return f"weights of type {flat.dtype}, not {dtype}"
     if not bool(flat.isfinite().all()):
         return "weights that are not finite"
     return None
@@ -44,16 +46,20 @@ def wrong_report(report: Report, declared: int, limits: Limits) -> str | None:
     if report.num_examples > declared:
         return f"{report.num_examples} examples, more than the {declared} it joined with"
     for name, loss in (("loss", report.loss), ("RMS loss", report.loss_rms)):
-        if loss is not None and not (math.isfinite(loss) and abs(loss) <= limits.max_loss):
-            return f"{name} {loss}, not a finite number up to {limits.max_loss:g}"
+        if loss is not None and not _is_within(loss, limits.max_loss):
+            return f"{name} {shortened(loss)}, not a finite number up to {limits.max_loss:g}"
     return _wrong_rms(report)
+
+
+def _is_within(value: object, most: float) -> bool:
+    return isinstance(value, int | float) and -most <= value <= most  # NaN is not
 
 
 def _wrong_rms(report: Report) -> str | None:
     if report.loss_rms is None:
         return None
     # A root mean square is never below the mean; float32 sums may miss that by a little.
-    least = 0.0 if report.loss is None else abs(report.loss) * (1 - 1e-3)
-    if report.loss_rms < least:
-        return f"RMS loss {report.loss_rms:g}, below its mean {report.loss}"
+    mean = 0.0 if report.loss is None else abs(report.loss)
+    if report.loss_rms < mean * (1 - 1e-3):
+        return f"RMS loss {report.loss_rms:g}, below {mean:g}, the least its mean allows"
     return None

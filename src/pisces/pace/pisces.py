@@ -77,7 +77,7 @@ class Adaptive(Pacer):
         return max(due_at, self._due_by_time_running(view))
 
     def _would_break_the_bound(self, view: View) -> bool:
-        return view.version - int(view.running.versions.min()) >= self._bound
+        return view.version + 1 - int(view.running.versions.min()) > self._bound
 
     def _due_by_time_running(self, view: View) -> float:
         """When elapsed >= (time the longest-running client has run) / b.

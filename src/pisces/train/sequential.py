@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -31,15 +32,14 @@ class SequentialTrainer(Trainer):
         self._rows = [torch.from_numpy(rows).to(device) for rows in data.rows]
         self._loss = loss
         self._recipe = recipe or Recipe()
-        self._device = device
+        self._device = torch.device(device)
 
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Train the tasks in order."""
         for task in tasks:
-            # Layers such as dropout draw from torch's own generator: give them the task's seed.
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(task.seed)
-                yield self._train(task)
+            with _seeded(self._device, task.seed):
+                outcome = self._train(task)
+            yield outcome
 
     def _train(self, task: Task) -> Outcome:
         load_flat(self._model, task.weights)
@@ -65,6 +65,21 @@ class SequentialTrainer(Trainer):
                 if left is not None and (left := left - 1) < 0:
                     return
                 yield epoch, batch
+
+
+@contextmanager
+def _seeded(device: torch.device, seed: int) -> Iterator[None]:
+    """Layers such as dropout draw from the device's own generator: lend it the task's seed."""
+    # Not torch.manual_seed: without a GPU it queues a call, with a stack trace, every time.
+    generator = torch.default_generator
+    if device.type == "cuda":
+        generator = torch.cuda.default_generators[device.index or 0]
+    before = generator.get_state()
+    generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        generator.set_state(before)
 
 
 class _Step:

@@ -1,0 +1,38 @@
+# Everything starts here: `make demo` to see it work, `make test` to check it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-long lint clean
+
+demo: $(VENV)/.installed  ## Pisces against FedBuff, Oort and FedAvg, in less than a minute
+	$(BIN)/pisces demo
+
+test: $(VENV)/.dev lint  ## lint, types, tests and the branch coverage of the core
+	$(BIN)/python -m pytest --numprocesses 2 --cov --cov-report= -m "not long"
+	$(BIN)/python scripts/core_branches.py
+
+test-long: $(VENV)/.dev  ## what takes minutes
+	$(BIN)/python -m pytest --numprocesses 2 -m long
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* dist
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pisces needs Python 3.11 or newer; say which: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "installing (torch is large: about a minute)"
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(PIP) --editable '.[dev]'
+	@touch $@

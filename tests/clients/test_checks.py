@@ -1,0 +1,122 @@
+"""What is refused of what clients send, and in which words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from worlds import weights
+
+from pisces.clients.checks import Limits, wrong_report, wrong_size, wrong_weights
+from pisces.types import Layout, Report, Slice, Weights
+
+LIMITS = Limits(max_examples=1000, max_loss=50.0)
+LAYOUT = weights([0.0, 0.0]).layout
+
+
+def flat(values: list[float], dtype: torch.dtype = torch.float32) -> Weights:
+    return Weights(torch.tensor(values, dtype=dtype), LAYOUT)
+
+
+@pytest.mark.parametrize("num", [1, 1000])
+def test_sizes_within_the_limits_are_right(num: int) -> None:
+    assert wrong_size(num, LIMITS) is None
+
+
+@pytest.mark.parametrize(
+    ("num", "says"),
+    [
+        (0, "0 examples, outside 1..1000"),
+        (-5, "-5 examples, outside 1..1000"),
+        (1001, "1001 examples, outside 1..1000"),
+        (10**30, "outside 1..1000"),
+        (2.5, "must be an integer, not 2.5"),
+        (3.0, "must be an integer, not 3.0"),
+        (math.nan, "must be an integer, not nan"),
+        (True, "must be an integer, not True"),
+        ("12", "must be an integer, not '12'"),
+        (None, "must be an integer, not None"),
+    ],
+)
+def test_absurd_sizes_are_refused(num: Any, says: str) -> None:
+    assert says in str(wrong_size(num, LIMITS))
+
+
+def test_finite_weights_of_the_right_shape_are_right() -> None:
+    assert wrong_weights(flat([1.0, -3e38]), LAYOUT) is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        (flat([1.0]), "weights of shape (1,), not (2,)"),
+        (flat([1.0, 2.0, 3.0]), "weights of shape (3,), not (2,)"),
+        (Weights(torch.zeros(1, 2), LAYOUT), "weights of shape (1, 2), not (2,)"),
+        (flat([]), "weights of shape (0,), not (2,)"),
+        (flat([1, 2], torch.int64), "int64"),
+        (flat([1.0, 2.0], torch.complex64), "complex64"),
+        # Finite now, infinite once added to a float32 model.
+        (flat([1.0, 1e300], torch.float64), "float64"),
+        (flat([1.0, 2.0], torch.float16), "float16"),
+        (flat([1.0, math.nan]), "not finite"),
+        (flat([math.inf, 0.0]), "not finite"),
+        (flat([-math.inf, 0.0]), "not finite"),
+    ],
+)
+def test_weights_that_cannot_be_added_are_refused(sent: Weights, says: str) -> None:
+    assert says in str(wrong_weights(sent, LAYOUT))
+
+
+def test_a_float64_model_takes_float64_weights() -> None:
+    layout = Layout((Slice("w", (2,), "float64", "parameter", 0, 2),))
+    assert wrong_weights(flat([1.0, 1e300], torch.float64), layout) is None
+    assert "float32" in str(wrong_weights(flat([1.0, 2.0]), layout))
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report(10),
+        Report(10, loss=1.0),
+        Report(10, loss=1.0, loss_rms=1.0),
+        Report(3, loss=1.0, loss_rms=2.0),
+        Report(10, loss_rms=0.0),
+        Report(10, loss=50.0, loss_rms=50.0),
+        Report(10, loss=-2.0, loss_rms=2.0),  # some losses may be negative
+        Report(10, loss=1.0, loss_rms=0.9995),  # float32 sums miss by a little
+    ],
+)
+def test_plausible_reports_are_right(report: Report) -> None:
+    assert wrong_report(report, declared=10, limits=LIMITS) is None
+
+
+@pytest.mark.parametrize(
+    ("report", "says"),
+    [
+        (Report(0), "0 examples"),
+        (Report(11), "11 examples, more than the 10 it joined with"),
+        (Report(2.0), "must be an integer"),  # type: ignore[arg-type]
+        (Report(10, loss=math.nan), "loss nan, not a finite number up to 50"),
+        (Report(10, loss=math.inf), "loss inf"),
+        (Report(10, loss=50.1), "loss 50.1, not a finite number up to 50"),
+        (Report(10, loss=-50.1), "loss -50.1"),
+        (Report(10, loss=10**400), "loss 1000"),
+        (Report(10, loss="low"), "loss 'low'"),  # type: ignore[arg-type]
+        (Report(10, loss=1.0, loss_rms=math.nan), "RMS loss nan"),
+        (Report(10, loss=1.0, loss_rms=60.0), "RMS loss 60.0, not a finite number up to 50"),
+        (Report(10, loss=1.0, loss_rms=[2.0]), "RMS loss [2.0]"),  # type: ignore[arg-type]
+        (Report(10, loss=1.0, loss_rms=0.99), "RMS loss 0.99, below 1, the least its mean allows"),
+        (Report(10, loss=-2.0, loss_rms=1.0), "RMS loss 1, below 2,"),
+        (Report(10, loss_rms=-0.1), "RMS loss -0.1, below 0,"),
+    ],
+)
+def test_implausible_reports_are_refused(report: Report, says: str) -> None:
+    assert says in str(wrong_report(report, declared=10, limits=LIMITS))
+
+
+def test_what_a_client_sent_cannot_flood_the_record() -> None:
+    absurd = Report(10, loss="x" * 10_000)  # type: ignore[arg-type]
+    assert len(str(wrong_report(absurd, declared=10, limits=LIMITS))) < 300
+    assert len(str(wrong_size("9" * 10_000, LIMITS))) < 300
