@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,9 @@ import torch
 from hypothesis import strategies as st
 from worlds import weights
 
-from pisces.build import PROTOCOLS
+from pisces.build import PROTOCOLS, Simulation, simulation, wire
 from pisces.clients.manager import ClientManager
+from pisces.config import parse
 from pisces.coordinator import Coordinator
 from pisces.evaluate import Evaluator, Inline, Schedule
 from pisces.execute.availability import Always, Availability, Diurnal, Late, Markov
@@ -25,12 +30,19 @@ from pisces.policy import Policies
 from pisces.record.lines import Line, Memory, encode
 from pisces.stop import Stop
 from pisces.train.base import Outcome, Trainer
-from pisces.types import Plan, Report, Task, Weights
+from pisces.types import Plan, Report, State, Task, Weights
 
 START = weights([0.0, 0.0, 0.0, 1.0], num_buffers=1)
 NUM_EXAMPLES = 10
 
 # --- training that costs nothing ------------------------------------------------------------------
+
+
+def task(
+    id: int, client: int, *, version: int = 0, deadline_s: float | None = None, seed: int = 0
+) -> Task:
+    """A task from the first weights."""
+    return Task(id, client, version, START, Plan(), seed, deadline_s)
 
 
 def outcome(task: Task) -> Outcome:
@@ -92,6 +104,16 @@ class World:
         )
 
 
+@dataclass(frozen=True)
+class Sessions(Availability):
+    """Sessions by hand; who is not named is always there."""
+
+    by_client: Mapping[int, Sequence[tuple[float, float]]]
+
+    def sessions(self, client: int) -> Iterator[tuple[float, float]]:
+        return iter(self.by_client.get(client, [(0.0, math.inf)]))
+
+
 @dataclass(frozen=True, eq=False)
 class Assembled:
     """A run that has not begun."""
@@ -144,6 +166,47 @@ def assemble(
 def simulate(protocol: str | Policies, world: World, **settings: Any) -> list[Line]:
     """The log of a whole run."""
     return assemble(protocol, world, **settings).run()
+
+
+def digits(protocol: str, changes: Sequence[str] = (), *, seed: int = 1) -> Simulation:
+    """A short run with real training: six clients, three at a time."""
+    text = """
+        [clients]
+        count = 6
+        concurrency = 3
+        [data]
+        size = 64
+        [model]
+        hidden = [16]
+        [train]
+        device = "cpu"
+        learning_rate = 0.1
+        [latency]
+        kind = "uniform"
+        min_s = 1.0
+        max_s = 4.0
+        [stop]
+        versions = 4
+    """
+    return simulation(parse(text, [f"protocol={protocol}", f"seed={seed}", *changes]))
+
+
+def train_digits(
+    protocol: str, changes: Sequence[str] = (), *, seed: int = 1
+) -> tuple[list[Line], Weights]:
+    """Its log and its last version."""
+    memory = Memory()
+    weights = wire(digits(protocol, changes, seed=seed), memory).run()
+    return memory.lines, weights
+
+
+def through_json(state: State) -> State:
+    """The state as another process would find it: its values from JSON, its arrays copied."""
+    arrays = {
+        name: array.clone() if isinstance(array, torch.Tensor) else np.array(array)
+        for name, array in state.arrays.items()
+    }
+    return State(json.loads(json.dumps(state.values)), arrays)
 
 
 # --- reading logs ---------------------------------------------------------------------------------
@@ -297,13 +360,15 @@ def any_availability(draw: st.DrawFn) -> Availability:
     return draw(st.sampled_from([inner, Late(inner, 10.0, 0.5, seed)]))
 
 
+any_jitter = st.sampled_from([0.0, 0.3, 1.0])
+any_deadline = st.none() | quarters
+
+
 @st.composite
 def any_world(
     draw: st.DrawFn,
-    *,
-    jitter: st.SearchStrategy[float] = st.sampled_from([0.0, 0.3, 1.0]),
-    deadline_s: st.SearchStrategy[float | None] = st.none() | quarters,
-    failures: st.SearchStrategy[Failures] | None = None,
+    jitter: st.SearchStrategy[float] = any_jitter,
+    deadline_s: st.SearchStrategy[float | None] = any_deadline,
 ) -> World:
     """Up to ten clients and every kind of trouble."""
     num = draw(st.integers(1, 10))  # drawn first: lists by themselves are mostly short
@@ -311,7 +376,7 @@ def any_world(
         latencies=draw(st.lists(quarters, min_size=num, max_size=num)),
         concurrency=draw(st.integers(1, num)),
         jitter=draw(jitter),
-        failures=draw(any_failures() if failures is None else failures),
+        failures=draw(any_failures()),
         availability=draw(any_availability()),
         deadline_s=draw(deadline_s),
         tick_s=draw(st.sampled_from([0.0, 1.0, 5.0])),
@@ -323,7 +388,16 @@ def any_world(
 
 any_protocol = st.sampled_from(sorted(PROTOCOLS))
 
+# --- who implements a contract --------------------------------------------------------------------
 
-def same_bits(one: Weights, other: Weights) -> bool:
-    """Are they equal to the last bit?"""
-    return torch.equal(one.flat, other.flat)
+
+def implementations(room: ModuleType, verb: str) -> set[type]:
+    """The classes of a room that have this verb, the contract itself aside."""
+    names = [m.name for m in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
+    things = [(name, thing) for name in names for thing in vars(import_module(name)).values()]
+    return {
+        thing
+        for name, thing in things
+        if isinstance(thing, type) and thing.__module__ == name and hasattr(thing, verb)
+        if not getattr(thing, "_is_protocol", False)
+    }

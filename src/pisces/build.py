@@ -7,8 +7,10 @@ A `Simulation` holds the parts as objects, so the Python API can bring its own.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import inspect
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -97,6 +99,11 @@ class Simulation:
     device: str = "auto"
 
     def __post_init__(self) -> None:
+        self._check_pace()
+        self._check_stop()
+        _device(self.device)
+
+    def _check_pace(self) -> None:
         pacer, num_clients = self.policies.pacer, self.data.num_clients
         if pacer.needs_deadline and self.deadline_s is None:
             raise ConfigError(
@@ -106,6 +113,15 @@ class Simulation:
             raise ConfigError(
                 f"the pace waits for {pacer.min_clients} updates at once, but there are only "
                 f"{num_clients} clients; lower buffer_size (or over-select less)"
+            )
+
+    def _check_stop(self) -> None:
+        stop, measured = self.stop, [*self.metrics, "loss"]
+        if all(limit in (None, math.inf) for limit in (stop.time_s, stop.versions, stop.updates)):
+            raise ConfigError("stop: the run would never end: set time_s, versions or updates")
+        if stop.metric not in measured and (stop.target, stop.patience) != (None, None):
+            raise ConfigError(
+                f"stop.metric: must be one of {', '.join(measured)}, not {stop.metric!r}"
             )
 
 
@@ -123,8 +139,12 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
         availability=s.availability,
         failures=s.failures,
     )
-    test_set = TestSet(
-        s.model, s.data.test_inputs.to(device), s.data.test_targets.to(device), s.loss, s.metrics
+    test_set = TestSet(  # on a model of its own, so that testing never disturbs training
+        copy.deepcopy(s.model),
+        s.data.test_inputs.to(device),
+        s.data.test_targets.to(device),
+        s.loss,
+        s.metrics,
     )
     return Coordinator(
         policies=s.policies,
@@ -193,9 +213,7 @@ def simulation(config: cfg.Config) -> Simulation:
 
 def policies_of(config: cfg.Config) -> Policies:
     """The config's protocol with its settings."""
-    for name in config.protocols:
-        known(name, PROTOCOLS, "protocols")
-    settings = config.protocols.get(config.protocol, {})
+    settings = resolved(config).protocols[config.protocol]
     return named_policies(config.protocol, config.clients.concurrency, settings)
 
 
@@ -226,10 +244,14 @@ def settings_of(name: str, given: Mapping[str, Any]) -> cfg.Section:
 
 
 def resolved(config: cfg.Config) -> cfg.Config:
-    """The config with the settings of its protocol spelled out, and no others."""
-    given = config.protocols.get(config.protocol, {})
-    settings = settings_of(config.protocol, given).model_dump(exclude_none=True)
-    return config.model_copy(update={"protocols": {config.protocol: settings}})
+    """The config with the settings of its protocol spelled out; the others' are only checked."""
+    name = known(config.protocol, PROTOCOLS, "protocol")
+    checked = {
+        other: settings_of(known(other, PROTOCOLS, "protocols"), given)
+        for other, given in {name: {}, **config.protocols}.items()
+    }
+    settings = checked[name].model_dump(exclude_none=True)
+    return config.model_copy(update={"protocols": {name: settings}})
 
 
 def plans_of(train: cfg.Train) -> Callable[[int], Plan]:
@@ -320,7 +342,8 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     except (OSError, safetensors.SafetensorError) as error:
         raise DataError(f"model.weights: cannot read {file}: {error}") from error
     except RuntimeError as error:
-        raise DataError(f"model.weights: {file} does not fit the model: {error}") from error
+        reason = str(error).splitlines()[1].strip()  # the first line only says that it failed
+        raise DataError(f"model.weights: {file} does not fit the model: {reason}") from error
 
 
 def _base_latency(config: cfg.Config) -> NDArray[np.float64] | None:

@@ -7,13 +7,23 @@ types and impossible values are refused in one line each that names the key, the
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from reprlib import repr as shortened  # a value may be a whole table
 from typing import Annotated, Any, Literal, get_args
 
 import tomlkit
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from tomlkit.exceptions import TOMLKitError
 
@@ -22,6 +32,9 @@ from pisces.errors import ConfigError
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+# TOML has no word for nothing: where a limit has a default, no limit is infinity.
+Limit = Annotated[float, BeforeValidator(lambda v: math.inf if v is None else v), Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -102,7 +115,7 @@ class Train(Section):
 class Zipf(Section):
     """Few slow clients, many fast ones: k^-a, rescaled to [min_s, max_s] and shuffled."""
 
-    kind: Literal["zipf"] = "zipf"
+    kind: Literal["zipf"] = Field("zipf", description="other kinds: below")
     a: Positive = Field(1.2, description="skew")
     min_s: Positive = Field(15.0, description="fastest client, seconds per task")
     max_s: Positive = Field(180.0, description="slowest client")
@@ -112,7 +125,7 @@ class Zipf(Section):
 class ConstantLatency(Section):
     """Everybody takes as long."""
 
-    kind: Literal["constant"] = "constant"
+    kind: Literal["constant"] = Field("constant", description="instead of zipf")
     seconds: Positive = Field(60.0, description="per task")
     jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
 
@@ -120,7 +133,7 @@ class ConstantLatency(Section):
 class UniformLatency(Section):
     """Uniform between two bounds."""
 
-    kind: Literal["uniform"] = "uniform"
+    kind: Literal["uniform"] = Field("uniform", description="instead of zipf")
     min_s: Positive = Field(15.0, description="fastest client, seconds per task")
     max_s: Positive = Field(180.0, description="slowest client")
     jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
@@ -129,7 +142,7 @@ class UniformLatency(Section):
 class LognormalLatency(Section):
     """Lognormal around a median."""
 
-    kind: Literal["lognormal"] = "lognormal"
+    kind: Literal["lognormal"] = Field("lognormal", description="instead of zipf")
     median_s: Positive = Field(60.0, description="median client, seconds per task")
     sigma: NonNegative = Field(0.8, description="spread over clients")
     jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
@@ -138,7 +151,7 @@ class LognormalLatency(Section):
 class ComputeLatency(Section):
     """Computation per sample and transfer of the model, both lognormal over clients."""
 
-    kind: Literal["compute"] = "compute"
+    kind: Literal["compute"] = Field("compute", description="instead of zipf")
     seconds_per_sample: Positive = Field(
         0.02, description="median compute time per sample and epoch"
     )
@@ -151,7 +164,7 @@ class ComputeLatency(Section):
 class TraceLatency(Section):
     """Measured latencies from a CSV or JSON file."""
 
-    kind: Literal["trace"] = "trace"
+    kind: Literal["trace"] = Field("trace", description="instead of zipf")
     path: str = Field(description="CSV with columns client,latency_s, or JSON")
     jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
 
@@ -189,27 +202,34 @@ class Failures(Section):
         None, description="it is back after this long; none: never"
     )
 
+    @model_validator(mode="after")
+    def _at_most_certain(self) -> Failures:
+        chances = (self.crash, self.dropout, self.vanish)
+        if math.fsum(chances) > 1:
+            raise ValueError(f"crash, dropout and vanish must add up to at most 1, not {chances}")
+        return self
+
 
 class Evaluate(Section):
     """When the model is tested; it takes no virtual time."""
 
-    every_s: Positive | None = Field(20.0, description="every so many seconds")
+    every_s: Limit = Field(20.0, description="every so many seconds; inf: not by time")
     every_versions: Count | None = Field(None, description="every so many versions")
 
 
 class StopAt(Section):
     """When the run ends: whichever comes first. One of the first three is needed."""
 
-    time_s: Positive | None = Field(1000.0, description="virtual seconds")
+    time_s: Limit = Field(1000.0, description="virtual seconds; inf: no limit")
     versions: Count | None = Field(None, description="aggregations")
     updates: Count | None = Field(None, description="accepted client updates")
-    target: float | None = Field(None, description="value of the metric to reach")
+    target: Finite | None = Field(None, description="value of the metric to reach")
     patience: Count | None = Field(None, description="evaluations in a row without a new best")
     metric: str = Field("accuracy", description="accuracy | loss, or a metric of your own")
 
     @model_validator(mode="after")
     def _ends(self) -> StopAt:
-        if self.time_s is None and self.versions is None and self.updates is None:
+        if self.time_s == math.inf and self.versions is None and self.updates is None:
             raise ValueError("the run would never end: set time_s, versions or updates")
         return self
 
@@ -239,6 +259,21 @@ class Config(Section):
     stop: StopAt = StopAt()
     protocols: dict[str, dict[str, Any]] = Field({}, description="settings of each protocol")
 
+    @field_validator("latency", mode="before")
+    @classmethod
+    def _zipf_unless_said(cls, given: Any) -> Any:
+        return {"kind": "zipf", **given} if isinstance(given, dict) else given
+
+    @model_validator(mode="after")
+    def _latencies_in_order(self) -> Config:
+        match self.latency:
+            case Zipf(min_s=least, max_s=most) | UniformLatency(min_s=least, max_s=most):
+                if least > most:
+                    raise ValueError(
+                        f"latency.min_s must be at most latency.max_s = {most}, not {least}"
+                    )
+        return self
+
     @model_validator(mode="after")
     def _concurrency_fits(self) -> Config:
         if self.clients.concurrency > self.clients.count:
@@ -256,8 +291,10 @@ def load(path: str | os.PathLike[str], changes: Sequence[str] = ()) -> Config:
     """Read a config file, with `key=value` changes on top."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot read the config file: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the config file: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
     return parse(text, changes, source=str(path))
 
 
@@ -281,9 +318,14 @@ def check(values: Mapping[str, Any], source: str = "config") -> Config:
 
 
 def explain(error: ValidationError, source: str, keys: Sequence[str]) -> str:
-    """One line per problem; `keys` are those that would have been right."""
-    problems = dict.fromkeys(_problem(detail, keys) for detail in error.errors())
-    return "\n".join(f"{source}: {problem}" for problem in problems)
+    """One line per wrong key; `keys` are those that would have been right."""
+    wrong: dict[str, list[str]] = {}  # what may be one of several things breaks several rules
+    for detail in error.errors():
+        key = ".".join(_path(detail))
+        wrong.setdefault(key, []).append(_rule(detail, key, keys))
+    return "\n".join(
+        ": ".join(filter(None, (source, key, "; or ".join(rules)))) for key, rules in wrong.items()
+    )
 
 
 def _apply(values: dict[str, Any], change: str) -> None:
@@ -306,31 +348,37 @@ def _value(raw: str) -> Any:
         return raw
 
 
-def _problem(detail: ErrorDetails, keys: Sequence[str]) -> str:
-    """One line: the key, the rule, the value, and the nearest valid key."""
-    key = ".".join(_path(detail["loc"]))
-    if detail["type"] == "extra_forbidden":
-        return f"{key}: unknown key{_nearest(key, keys)}"
-    if detail["type"] == "missing":
-        return f"{key}: this key is needed"
-    if detail["type"] == "value_error":
-        message = detail["msg"].removeprefix("Value error, ")
-        return f"{key}: {message}" if key else message
-    if detail["type"] == "union_tag_invalid":
-        kinds = ", ".join(_latency_kinds())
-        return f"{key}.kind: must be one of {kinds}, not {detail['ctx']['tag']!r}"
-    rule = detail["msg"].replace("Input should be", "must be")
-    return f"{key}: {rule}, not {detail['input']!r}"
+def _rule(detail: ErrorDetails, key: str, keys: Sequence[str]) -> str:
+    """What was expected instead of which value, or the nearest valid key."""
+    match detail["type"]:
+        case "extra_forbidden" if key in keys:  # only one table comes in several kinds
+            return f"not a key of kind {detail['loc'][1]!r}"
+        case "extra_forbidden":
+            return f"unknown key{_nearest(key, keys)}"
+        case "missing":
+            return "this key is needed"
+        case "value_error":
+            return detail["msg"].removeprefix("Value error, ")
+        case "union_tag_invalid":
+            rule = f"must be one of {', '.join(_latency_kinds())}"
+            return f"{rule}, not {detail['ctx']['tag']!r}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            rule = "must be a table"
+        case _:
+            rule = detail["msg"].replace("Input should be", "must be")
+    return f"{rule}, not {shortened(detail['input'])}"
 
 
-def _path(loc: tuple[str | int, ...]) -> Iterator[str]:
+def _path(detail: ErrorDetails) -> Iterator[str]:
     """The keys of an error's location, without the names pydantic gives to a union's branches."""
-    kinds = _latency_kinds()
+    loc = detail["loc"]
     for depth, part in enumerate(loc):
-        if depth == 1 and loc[0] == "latency" and part in kinds:
+        if depth == 1 and loc[0] == "latency" and part in _latency_kinds():
             continue
         if isinstance(part, str) and "[" not in part:
             yield part
+    if detail["type"] == "union_tag_invalid":
+        yield "kind"
 
 
 def _nearest(key: str, keys: Sequence[str]) -> str:

@@ -173,7 +173,8 @@ class Coordinator:
         self._recorder.record(self._manager.start(task, self._executor.now))
 
     def _call_off(self, task_id: int, reason: str) -> None:
-        self._executor.cancel(task_id)
+        if self._executor.capabilities.cancels:
+            self._executor.cancel(task_id)
         task, _ = self._manager.running[task_id]
         failed = Failed(self._executor.now, task.client, reason, task_id)
         for entry in self._manager.observe(failed, self._wanted):

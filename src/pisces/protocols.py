@@ -6,9 +6,10 @@ The keyword parameters are the protocol's settings; in a config file they stand 
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -48,7 +49,7 @@ def fedavg(
     round_deadline_s: RoundDeadline = None,
 ) -> Policies:
     """FedAvg (McMahan et al., AISTATS 2017): a random cohort, wait for it, average by samples."""
-    enough = None if over_selection is None else max(1, int(concurrency / over_selection))
+    enough = None if over_selection is None else _first(concurrency, over_selection)
     return Policies(
         selector=Uniform(),
         pacer=Rounds(concurrency, enough=enough, deadline_s=round_deadline_s),
@@ -141,29 +142,34 @@ def pisces_without_adaptive_pace(concurrency: int, *, buffer_size: BufferSize = 
     return replace(pisces(concurrency), pacer=pacer)
 
 
-def _variant(change: Callable[[Policies], Policies], doc: str) -> Callable[..., Policies]:
-    """Pisces with one part changed, and all its settings."""
-
-    @wraps(pisces)
-    def variant(concurrency: int, **settings: Any) -> Policies:
-        return change(pisces(concurrency, **settings))
-
-    variant.__doc__ = doc
+def _with_settings_of_pisces(variant: Callable[..., Policies]) -> Callable[..., Policies]:
+    """Say in the variant's signature that it takes what Pisces takes."""
+    variant.__annotations__ = pisces.__annotations__
+    variant.__signature__ = inspect.signature(pisces)  # type: ignore[attr-defined]
     return variant
 
 
-pisces_without_selection = _variant(
-    lambda whole: replace(whole, selector=Uniform()),
-    """Pisces "w/o slt.": clients are picked at random.""",
-)
-pisces_without_staleness = _variant(
-    lambda whole: replace(whole, selector=Guided(staleness_penalty=0.0)),
-    """Pisces "w/o stale.": utilities are not discounted by staleness.""",
-)
-pisces_without_guard = _variant(
-    lambda whole: replace(whole, judge=None),
-    """Pisces "w/o rob.": losses are not judged.""",
-)
+@_with_settings_of_pisces
+def pisces_without_selection(concurrency: int, **settings: Any) -> Policies:
+    """Pisces "w/o slt.": clients are picked at random."""
+    return replace(pisces(concurrency, **settings), selector=Uniform())
+
+
+@_with_settings_of_pisces
+def pisces_without_staleness(concurrency: int, **settings: Any) -> Policies:
+    """Pisces "w/o stale.": utilities are not discounted by staleness."""
+    return pisces(concurrency, **{**settings, "selection_penalty": 0.0})
+
+
+@_with_settings_of_pisces
+def pisces_without_guard(concurrency: int, **settings: Any) -> Policies:
+    """Pisces "w/o rob.": losses are not judged."""
+    return replace(pisces(concurrency, **settings), judge=None)
+
+
+def _first(concurrency: int, over_selection: float) -> int:
+    """How many of an over-selected cohort are used: C / over_selection, rounded down."""
+    return max(1, math.floor(concurrency / over_selection + 1e-9))  # 13 / 1.3 is 9.999...
 
 
 def _goal(buffer_size: int | None, concurrency: int) -> int:

@@ -17,7 +17,7 @@ from torch import nn
 
 from pisces import build
 from pisces.data.federated import FederatedData, Pair
-from pisces.errors import ConfigError
+from pisces.errors import ConfigError, DataError
 from pisces.evaluate import Metric, Schedule, accuracy
 from pisces.execute.availability import Always, Availability
 from pisces.execute.failures import Failures
@@ -25,6 +25,7 @@ from pisces.execute.latency import Latency, PerClient, zipf
 from pisces.models.flat import load_flat, state_dict_of
 from pisces.policy import Policies
 from pisces.record.lines import Line, Memory, Recorder, Tee
+from pisces.record.reader import Run
 from pisces.record.summary import Tally, curve, metrics_of
 from pisces.record.writer import RunFolder
 from pisces.seeds import generator
@@ -37,12 +38,17 @@ Seconds = float | Sequence[float] | NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
-    """What a run came to: the trained model, its summary, every line of its record."""
+    """What a run came to: the trained model, its summary, and its record."""
 
     model: nn.Module
     summary: Mapping[str, Any]
-    lines: Sequence[Line]
     folder: Path | None
+    memory: Memory
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """Every line of the record; see `pisces.record.lines`."""
+        return self.memory.lines if self.folder is None else list(Run.open(self.folder).events())
 
     def curve(self, metric: str = "accuracy") -> list[tuple[float, float]]:
         """The (seconds, value) pairs of a metric."""
@@ -76,7 +82,7 @@ def simulate(
 ) -> Result:
     """Run one protocol in virtual time over clients with data of your own.
 
-    `protocol` is a name (with `settings`, see `pisces protocols`) or a triple of your own policies.
+    `protocol` is a name (with `settings`, see `pisces config`) or a triple of your own policies.
     `clients` are `(inputs, targets)` pairs, one per client. `plan` is the local work, or a function
     from the version a task starts from to it: that is where a learning-rate schedule goes.
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
@@ -117,16 +123,12 @@ def run(
     listener: Recorder | None = None,
 ) -> Result:
     """Run a simulation to its end; Ctrl-C ends it early with what there is so far."""
-    memory, tally = Memory(), Tally()
-    listeners: list[Recorder] = [memory, tally]
-    folder = None
+    tally, memory, folder = Tally(), Memory(), None
     if out is not None:
         about = config_text or tomlkit.dumps({"protocol": protocol, "seed": simulation.seed})
         folder = RunFolder.create(out, about, overwrite)
-        listeners.insert(0, folder)  # what is shown anywhere is on disk already
-    if listener is not None:
-        listeners.append(listener)
-    recorder = Tee(*listeners)
+    # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
+    recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
     began = time.perf_counter()
     try:
         coordinator = build.wire(simulation, recorder)
@@ -141,8 +143,8 @@ def run(
     return Result(
         model=simulation.model.cpu().eval(),
         summary={**summary, "wall_s": wall_s},
-        lines=memory.lines,
         folder=None if folder is None else folder.path,
+        memory=memory,
     )
 
 
@@ -164,7 +166,28 @@ def _data(clients: Sequence[Pair] | FederatedData, test: Pair | None) -> Federat
         return clients
     if test is None:
         raise ConfigError("test: give (inputs, targets) that no client trains on")
+    _check_shapes(clients, test)
     return FederatedData.from_clients(clients, test)
+
+
+def _check_shapes(clients: Sequence[Pair], test: Pair) -> None:
+    """Everybody's samples look like those of the test set, of which there are some."""
+    if len(test[0]) != len(test[1]) or len(test[0]) == 0:
+        raise DataError(
+            f"test has {len(test[0])} inputs and {len(test[1])} targets; "
+            "it needs at least one sample and as many targets as inputs"
+        )
+    wanted = _sample_shapes(test)
+    for number, pair in enumerate(clients):
+        if _sample_shapes(pair) != wanted:
+            raise DataError(
+                f"client {number} has samples of shape {_sample_shapes(pair)}, the test set of "
+                f"{wanted} (input, target): give all the same"
+            )
+
+
+def _sample_shapes(pair: Pair) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(part.shape[1:]) for part in pair)
 
 
 def _latency(given: Latency | Seconds | None, num_clients: int, seed: int) -> Latency:
@@ -174,5 +197,7 @@ def _latency(given: Latency | Seconds | None, num_clients: int, seed: int) -> La
         return given
     seconds = np.asarray(given, np.float64)
     if seconds.ndim > 0 and len(seconds) != num_clients:
-        raise ConfigError(f"latency: {len(seconds)} latencies for {num_clients} clients")
+        raise ConfigError(
+            f"latency: there must be one per client, not {len(seconds)} for {num_clients} clients"
+        )
     return PerClient(np.broadcast_to(seconds, (num_clients,)), seed=seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,6 +49,8 @@ class Stop:
         if self.patience is None or len(history) <= self.patience:
             return False
         gains = [self._gain(e) for e in history if self.metric in e.metrics]
+        if not gains:
+            return False
         best_at = max(range(len(gains)), key=gains.__getitem__)
         return len(gains) - 1 - best_at >= self.patience
 
@@ -56,4 +59,5 @@ class Stop:
         return -1 if lower_is_better(self.metric) else 1
 
     def _gain(self, evaluated: Evaluated) -> float:
-        return self._sign * evaluated.metrics[self.metric]
+        value = evaluated.metrics[self.metric]
+        return -math.inf if math.isnan(value) else self._sign * value

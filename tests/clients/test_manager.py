@@ -154,8 +154,9 @@ def test_who_rejoins_is_remembered() -> None:
 
 def test_a_stranger_may_leave() -> None:
     manager = manager_of(1)
+    start(manager, 0, client=0)
     before = shape_of(manager)
-    assert see(manager, Left(1.0, 7, "who?")) == [Left(1.0, 7, "who?")]
+    assert see(manager, Left(1.0, 7, "who?", 0)) == [Left(1.0, 7, "who?")]
     assert shape_of(manager) == before
 
 

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from pisces import config
-from pisces.cli.console import Json, Quiet, Verbose, set_up_logging, stderr
+from pisces.cli.console import Json, Quiet, stderr
 from pisces.cli.many import Job, jobs_of, run_all
-from pisces.cli.options import Changes, ConfigFile, Out, Target, fresh_folder, names, numbers
-from pisces.cli.report import show
-from pisces.errors import ConfigError, RunError
+from pisces.cli.options import Changes, ConfigFile, Out, Target, fresh_folder, make, names, numbers
+from pisces.cli.report import show_comparison
+from pisces.errors import ConfigError
 
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Runs at a time; without it one per processor core.")
@@ -33,12 +33,11 @@ def compare(
     out: Out = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Compare protocols on the same data, latencies and seeds.
 
-    Every seed is one world; a speed-up is taken within a world, then the median over worlds is
-    shown with its spread.
+    Every seed is one world; a speed-up is taken within a world,
+    then the median over worlds is shown with its spread.
 
     [bold]Examples[/]
 
@@ -46,13 +45,13 @@ def compare(
 
       pisces compare my.toml --set clients.concurrency=40 --target 0.9 --jobs 2
     """
-    set_up_logging(verbose)
     base = config.load(file, changes or [])
     goal = target if target is not None else base.stop.target
     if goal is None:
         raise ConfigError("compare needs a target to reach: --target 0.9, or stop.target")
     folder = out or fresh_folder(f"{file.stem}-compare")
     todo = jobs_of(base, names(protocols), numbers(seeds), folder)
+    make(folder)
     run_and_show(todo, goal, folder, num_workers=jobs, as_json=as_json, quiet=quiet)
 
 
@@ -66,14 +65,10 @@ def run_and_show(
     quiet: bool,
 ) -> None:
     """Make the runs, then show what came of them; exits with 130 if interrupted."""
-    for job in jobs:
-        if job.out.exists():
-            raise RunError(f"{job.out} exists already: choose another folder with --out")
     cores = os.cpu_count() or 1
     runs, interrupted = run_all(jobs, min(num_workers or cores, len(jobs)), quiet=quiet)
     if runs:
-        metric = jobs[0].config.stop.metric
-        show(runs, target, metric, folder, reference=jobs[0].config.protocol, as_json=as_json)
+        show_comparison(runs, target, jobs[0].config.stop.metric, folder, as_json=as_json)
     if interrupted:
         stderr.print(f"interrupted: {len(runs)} of {len(jobs)} runs were begun")
         raise typer.Exit(130)

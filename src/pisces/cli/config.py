@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pisces.cli.example import example
-
 
 def config() -> None:
     """Print a commented config file with every setting at its default.
@@ -12,4 +10,6 @@ def config() -> None:
 
       pisces config > my.toml && pisces run my.toml
     """
+    from pisces.cli.example import example
+
     print(example(), end="")

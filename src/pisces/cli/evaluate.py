@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import torch
 import typer
 from numpy.typing import NDArray
 from rich import box
 from rich.table import Table
 
-from pisces import build, config
+from pisces import config
 from pisces.cli.console import Json, print_json, stdout
-from pisces.data.federated import FederatedData
 from pisces.errors import RunError
-from pisces.evaluate import TestSet
-from pisces.models.flat import flatten
 from pisces.record.reader import Run
+from pisces.record.writer import MODEL
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from pisces.data.federated import FederatedData
 
 
 def evaluate(
@@ -30,8 +32,9 @@ def evaluate(
 ) -> None:
     """Test a run's final model, also on every client's own data: spread and worst decile.
 
-    A client's own data is what it trained on, so its accuracy there says how fairly the model
-    serves the clients, not how well it generalises; the test set says that.
+    A client's own data is what it trained on, so its accuracy there says
+    how fairly the model serves the clients, not how well it generalises;
+    the test set says that.
 
     [bold]Examples[/]
 
@@ -39,12 +42,15 @@ def evaluate(
 
       pisces evaluate runs/mnist-run --data fashion_mnist --json
     """
+    import torch
+
+    from pisces import build
+
     run = Run.open(folder)
     settings = _settings(run, data)
     torch.set_num_threads(settings.train.threads)
     federated = build.federated_data(settings)
     model = build.initial_model(settings, federated)
-    build.load_weights(model, folder)
     found = _measure(model, federated)
     if as_json:
         print_json({"folder": str(folder), "dataset": settings.data.dataset, **found})
@@ -58,18 +64,25 @@ def _settings(run: Run, dataset: str | None) -> config.Config:
             f"{run.path} was made from Python, with a model of its own: load it there with "
             "pisces.load(...).state_dict()"
         )
+    if not (run.path / MODEL).exists():
+        raise RunError(f"{run.path} has no {MODEL}, which a run writes at its end: finish it")
     settings = config.check(run.config, str(run.path / "config.toml"))
-    updates: dict[str, Any] = {"model": settings.model.model_copy(update={"weights": None})}
+    weights = str(run.path / MODEL)
+    updates: dict[str, Any] = {"model": settings.model.model_copy(update={"weights": weights})}
     if dataset is not None:
         updates["data"] = settings.data.model_copy(update={"dataset": dataset})
     return settings.model_copy(update=updates)
 
 
-def _measure(model: torch.nn.Module, data: FederatedData) -> dict[str, Any]:
+def _measure(model: nn.Module, data: FederatedData) -> dict[str, Any]:
+    from pisces.build import cross_entropy
+    from pisces.evaluate import TestSet
+    from pisces.models.flat import flatten
+
     weights = flatten(model)
-    test = TestSet(model, data.test_inputs, data.test_targets, build.cross_entropy)(weights)
+    test = TestSet(model, data.test_inputs, data.test_targets, cross_entropy)(weights)
     clients = [
-        TestSet(model, *data.client(client), build.cross_entropy)(weights)["accuracy"]
+        TestSet(model, *data.client(client), cross_entropy)(weights)["accuracy"]
         for client in range(data.num_clients)
     ]
     return {"test": test, "clients": _spread(np.sort(clients))}

@@ -5,14 +5,17 @@
 2    bad input: a setting, a file or an option (one line says which)
 3    the run could not go on: no client was left
 130  interrupted with Ctrl-C; what there was so far is saved and shown
+
+Commands import torch, matplotlib and the like when they are called, so that help comes at once.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
+from rich.markup import escape
 
 import pisces
 from pisces.cli import compare, config, demo, evaluate, report, run, runs
@@ -23,7 +26,6 @@ app = typer.Typer(
     name="pisces",
     help="Asynchronous federated learning: who trains, when to aggregate, how updates combine.",
     epilog="Start with: pisces demo",
-    no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -37,27 +39,38 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("config")(config.config)
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _main(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
-    ] = False,
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         print(f"pisces {pisces.__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def main() -> None:
     """Run the command line; an error the user can mend is one line, not a traceback."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except PiscesError as error:
-        stderr.print(f"[bold red]error:[/] {_plain(str(error))}", soft_wrap=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        _refuse(str(error))
+    except Exception as error:
+        if not hasattr(
+            error, "format_message"
+        ):  # the mark of a wrong option; Typer hides its class
+            raise
+        context = getattr(error, "ctx", None)
+        command = "pisces" if context is None else context.command_path
+        _refuse(f"{error.format_message().rstrip('.')}; see {command} --help")
 
 
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")
+def _refuse(message: str) -> NoReturn:
+    stderr.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

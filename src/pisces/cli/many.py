@@ -1,7 +1,8 @@
 """Many runs at once, in one-thread worker processes.
 
-The parent learns how they are doing from their run folders. On Ctrl-C it interrupts the runs under
-way, which end cleanly with what they have, and starts no more.
+The parent learns how they are doing from their run folders. When it must stop (Ctrl-C, or a run
+that failed) it interrupts the runs under way, which end cleanly with what they have, and starts no
+more. Workers do not outlive it, however it ends.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
-from rich.live import Live
-
-from pisces import build, config
-from pisces.cli.console import stderr
-from pisces.cli.progress import REFRESH_S, Board, Standing
+from pisces import config
+from pisces.cli.progress import REFRESH_S, Board, Standing, shown
 from pisces.config import Config
+from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
 from pisces.record.tail import Tail
+from pisces.record.writer import EVENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,18 @@ class Job:
 
 def jobs_of(base: Config, protocols: Sequence[str], seeds: Sequence[int], out: Path) -> list[Job]:
     """One job per seed and protocol; what cannot run is refused before anything starts."""
+    from pisces import build
+
+    if not protocols:
+        raise ConfigError("--protocols needs at least one protocol, such as pisces,fedbuff")
     jobs = []
     for seed in seeds:
         for protocol in protocols:
             one = base.model_copy(update={"protocol": protocol, "seed": seed})
             jobs.append(Job(build.resolved(one), out / f"{protocol}-seed{seed}"))
+    for job in jobs:
+        if job.out.exists():
+            raise RunError(f"{job.out} exists already: choose another folder with --out")
     for job in jobs[: len(protocols)]:
         build.simulation(job.config)
     return jobs
@@ -48,17 +59,10 @@ def run_all(jobs: Sequence[Job], num_workers: int, *, quiet: bool) -> tuple[list
     """Make all runs; returns those that were begun, and whether it was interrupted."""
     stop = jobs[0].config.stop
     standings = [Standing(job.config.protocol, job.config.seed, stop) for job in jobs]
-    board = Board(stop.metric, standings)
     crew = _Crew(jobs, standings, num_workers)
-    with Live(board, console=stderr, auto_refresh=False, transient=True) as live:
-        try:
-            while crew.work():
-                if not quiet:
-                    live.refresh()
-        except KeyboardInterrupt:
-            crew.interrupt()
-        finally:
-            crew.close()
+    with shown(Board(stop.metric, standings), quiet) as redraw, crew:
+        while crew.work():
+            redraw()
     return crew.runs(), crew.interrupted
 
 
@@ -77,52 +81,99 @@ class _Crew:
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(num_workers, context, initializer=_prepare)
 
+    def __enter__(self) -> None:
+        # Ctrl-C is noted, not raised: raised while a worker starts, it would lose that worker.
+        self._handler = signal.signal(signal.SIGINT, self._note_interrupt)
+
+    def __exit__(self, *error: object) -> None:
+        """Interrupt the runs under way, wait for them, and end the workers."""
+        while self._busy:
+            _interrupt_workers()  # again and again: one that is being set up does not listen yet
+            self._busy = wait(self._busy, REFRESH_S).not_done
+        self._pool.shutdown()
+        signal.signal(signal.SIGINT, self._handler)
+
+    def _note_interrupt(self, _signal: int, _frame: FrameType | None) -> None:
+        self.interrupted = True
+
     def work(self) -> bool:
-        """Keep everybody busy, look how they are doing; False once all is done."""
+        """Keep everybody busy, look how they are doing; False when all is done or interrupted."""
         # One job per worker: a job queued in the pool could not be taken back.
         while self._todo and len(self._busy) < self._num_workers:
-            self._busy.add(self._pool.submit(_make_run, self._todo.pop(0)))
+            with _born_deaf():
+                self._busy.add(self._pool.submit(_make_run, self._todo.pop(0)))
         done, self._busy = wait(self._busy, REFRESH_S, FIRST_COMPLETED)
         for future in done:
-            future.result()
+            _finish(future)
         for tail, standing in self._follows:
             if standing.reason is None:
                 for line in tail.new_lines():
                     standing.add(line)
-        return bool(self._busy or self._todo)
-
-    def interrupt(self) -> None:
-        """Ask the runs under way to end, and wait for them."""
-        self.interrupted = True
-        self._todo.clear()
-        for child in multiprocessing.active_children():
-            if child.pid is not None:
-                os.kill(child.pid, signal.SIGINT)
-        wait(self._busy)
-
-    def close(self) -> None:
-        """End the workers."""
-        self._pool.shutdown(cancel_futures=True)
+        return bool(self._busy or self._todo) and not self.interrupted
 
     def runs(self) -> list[Run]:
         """The runs that were begun."""
-        return [Run.open(job.out) for job in self._jobs if (job.out / "events.jsonl").exists()]
+        return [Run.open(job.out) for job in self._jobs if _has_begun(job.out / EVENTS)]
+
+
+def _interrupt_workers() -> None:
+    for child in multiprocessing.active_children():
+        if child.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGINT)
+
+
+def _finish(future: Future[None]) -> None:
+    try:
+        future.result()
+    except KeyboardInterrupt:
+        pass  # the terminal's Ctrl-C reached the worker first; the parent notes it too
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a worker process was killed, perhaps for lack of memory: try fewer --jobs"
+        ) from error
+
+
+def _has_begun(events: Path) -> bool:
+    return events.exists() and events.stat().st_size > 0
+
+
+# --- in the workers -------------------------------------------------------------------------------
+
+
+@contextmanager
+def _born_deaf() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach, however early: they inherit what is blocked."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _prepare() -> None:
-    """A worker leaves the terminal's Ctrl-C to its parent, which passes it on to a run."""
-    os.setpgrp()
+    """Be deaf to Ctrl-C until there is a run to interrupt, and end with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _make_run(job: Job) -> None:
     import torch
 
+    from pisces import build
     from pisces.simulation import run
 
     torch.set_num_threads(job.config.train.threads)
     simulation = build.simulation(job.config)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _interrupt_once)
     try:
         run(
             simulation,
@@ -132,3 +183,9 @@ def _make_run(job: Job) -> None:
         )
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _interrupt_once(_signal: int, _frame: FrameType | None) -> None:
+    """End the run under way; while it is being saved nothing interrupts it again."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pisces.errors import ConfigError
+from pisces.errors import ConfigError, RunError
 
 ConfigFile = Annotated[
     Path, typer.Argument(help="A config file; `pisces config` prints a full one.")
@@ -30,6 +30,14 @@ def fresh_folder(name: str) -> Path:
         folder = Path("runs") / f"{name}-{number}"
         number += 1
     return folder
+
+
+def make(folder: Path) -> None:
+    """Make a folder for runs, unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make {folder}: {error.strerror}; choose another --out") from error
 
 
 def names(text: str) -> list[str]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich import box
 from rich.console import RenderableType
+from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from pisces.cli.console import stderr
 from pisces.config import StopAt
 from pisces.record.lines import Line, Recorder, line
 from pisces.types import Entry
@@ -91,7 +94,7 @@ class Board:
 
     def __rich__(self) -> RenderableType:
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column("protocol")
+        table.add_column("protocol", overflow="fold")
         for heading in ("seed", "time", "version", "updates", "running", self.metric):
             table.add_column(heading, justify="right", no_wrap=True)
         table.add_column("progress", no_wrap=True)
@@ -100,11 +103,11 @@ class Board:
         return table
 
     def _row(self, runs: Sequence[Standing]) -> tuple[RenderableType, ...]:
+        bar = ProgressBar(len(runs), sum(run.share for run in runs), width=16)
         begun = [run for run in runs if run.at > 0 or run.num_running]
-        current = next(
-            (run for run in begun if run.reason is None), begun[-1] if begun else runs[0]
-        )
-        value = "" if current.value is None else f"{current.value:.3f}"
+        if not begun:
+            return (runs[0].protocol, *[""] * 6, bar)
+        current = next((run for run in begun if run.reason is None), begun[-1])
         return (
             current.protocol,
             str(current.seed),
@@ -112,6 +115,16 @@ class Board:
             str(current.version),
             str(current.num_updates),
             str(current.num_running),
-            value,
-            ProgressBar(len(runs), sum(run.share for run in runs), width=16),
+            "" if current.value is None else f"{current.value:.3f}",
+            bar,
         )
+
+
+@contextmanager
+def shown(board: Board, quiet: bool) -> Iterator[Callable[[], None]]:
+    """Show the board on stderr while it changes; gives the function that draws it anew."""
+    if quiet:
+        yield lambda: None
+        return
+    with Live(board, console=stderr, auto_refresh=False, transient=True) as live:
+        yield live.refresh

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from pisces.cli.console import Json, print_json, stdout
 from pisces.errors import RunError
 from pisces.record.reader import Run, find_runs
-from pisces.report import plots
 from pisces.report.compare import compare
 from pisces.report.table import comparison_table, run_table
 
@@ -24,7 +23,9 @@ def report(
     target: Annotated[
         float | None, typer.Option(help="Value to reach; default: the runs' own.")
     ] = None,
-    metric: Annotated[str, typer.Option(help="What to compare by.")] = "accuracy",
+    metric: Annotated[
+        str | None, typer.Option(help="What to compare by; default: the runs' own.")
+    ] = None,
     reference: Annotated[
         str | None, typer.Option(help="Protocol whose speed-up is shown; default: the first.")
     ] = None,
@@ -42,44 +43,49 @@ def report(
       pisces report runs/a runs/b --target 0.9 --out figures
     """
     runs = [run for folder in folders for run in _runs_in(folder)]
-    goal = target if target is not None else _target_of(runs)
-    if goal is None and len(runs) > 1:
-        raise RunError("these runs had no target: say one with --target 0.9")
-    show(runs, goal, metric, out or folders[0], reference=reference, as_json=as_json)
+    goal = target if target is not None else _common(runs, "target")
+    by = metric or _common(runs, "metric") or "accuracy"
+    pictures = out or folders[0]
+    if len(runs) == 1:
+        _show_run(runs[0], goal, by, pictures, as_json=as_json)
+    elif goal is None:
+        raise RunError("these runs have no target in common: say one with --target 0.9")
+    else:
+        show_comparison(runs, goal, by, pictures, reference=reference, as_json=as_json)
 
 
-def show(
+def show_comparison(
     runs: Sequence[Run],
-    target: float | None,
+    target: float,
     metric: str,
     out: Path,
     *,
-    reference: str | None,
+    reference: str | None = None,
     as_json: bool,
 ) -> None:
-    """A table on stdout and the plots beside it."""
+    """Protocols side by side on stdout, and the plots beside the runs."""
+    rows = compare(runs, target, metric=metric, reference=reference)
     pictures = _draw(runs, target, metric, out)
-    if len(runs) == 1:
-        if as_json:
-            print_json({**runs[0].summary, "plots": pictures})
-        else:
-            stdout.print(run_table(runs[0], target=target, metric=metric))
-    else:
-        rows = compare(runs, target or 0.0, metric=metric, reference=reference)
-        if as_json:
-            print_json({"rows": [asdict(row) for row in rows], "plots": pictures})
-        else:
-            stdout.print(comparison_table(rows, target=target, metric=metric))
-    if not as_json:
-        for picture in pictures:
-            stdout.print(f"plot: {picture}", soft_wrap=True)
+    if as_json:
+        print_json({"rows": [asdict(row) for row in rows], "plots": pictures})
+        return
+    stdout.print(comparison_table(rows, target=target, metric=metric))
+    _name(pictures)
+
+
+def _show_run(run: Run, target: float | None, metric: str, out: Path, *, as_json: bool) -> None:
+    table = run_table(run, target=target, metric=metric)
+    pictures = _draw([run], target, metric, out)
+    if as_json:
+        print_json({**run.summary, "plots": pictures})
+        return
+    stdout.print(table)
+    _name(pictures)
 
 
 def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path) -> list[str]:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot make {out}: {error.strerror}; choose another --out") from error
+    from pisces.report import plots
+
     curves, stale, involved = (out / f"{name}.png" for name in (metric, "staleness", "involvement"))
     plots.accuracy_over_time(runs, curves, target, metric=metric)
     plots.staleness(runs, stale)
@@ -87,11 +93,18 @@ def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path) -> 
     return [str(path) for path in (curves, stale, involved)]
 
 
+def _name(pictures: Sequence[str]) -> None:
+    for picture in pictures:
+        stdout.print(f"plot: {picture}", soft_wrap=True, highlight=False)
+
+
 def _runs_in(folder: Path) -> list[Run]:
     found = find_runs(folder)
     return found or [Run.open(folder)]
 
 
-def _target_of(runs: Sequence[Run]) -> float | None:
-    targets = {run.summary.get("target") for run in runs}
-    return targets.pop() if len(targets) == 1 else None
+def _common(runs: Sequence[Run], setting: str) -> Any:
+    """What all runs that say have under `stop`; a killed run has no summary, but its config."""
+    said = (run.summary.get(setting, run.config.get("stop", {}).get(setting)) for run in runs)
+    values = {value for value in said if value is not None}
+    return values.pop() if len(values) == 1 else None

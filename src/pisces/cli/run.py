@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
-from rich.live import Live
 
-from pisces import build, config
-from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
+from pisces import config
+from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stdout
 from pisces.cli.options import Changes, ConfigFile, Out, fresh_folder
-from pisces.cli.progress import Board, Listener, Standing
+from pisces.cli.progress import Board, Listener, Standing, shown
 from pisces.record.reader import Run
 from pisces.report.table import run_table
-from pisces.simulation import Result
-from pisces.simulation import run as simulate
+
+if TYPE_CHECKING:
+    from pisces.simulation import Result
 
 EXIT_CODES = {"interrupted": 130, "no clients left": 3, "silent clients": 3}
 
@@ -41,6 +40,11 @@ def run(
 
       pisces run my.toml --out runs/first --json | jq .final
     """
+    import torch
+
+    from pisces import build
+    from pisces.simulation import run as simulate
+
     set_up_logging(verbose)
     extra = [] if seed is None else [f"seed={seed}"]
     settings = build.resolved(config.load(file, [*(changes or []), *extra]))
@@ -48,14 +52,13 @@ def run(
     torch.set_num_threads(settings.train.threads)
     simulation = build.simulation(settings)
     standing = Standing(settings.protocol, settings.seed, settings.stop)
-    board = Board(settings.stop.metric, [standing])
-    with Live(board, console=stderr, auto_refresh=False, transient=True) as live:
+    with shown(Board(settings.stop.metric, [standing]), quiet) as redraw:
         result = simulate(
             simulation,
             protocol=settings.protocol,
             out=folder,
             config_text=config.to_toml(settings),
-            listener=Listener(standing, live.refresh if not quiet else lambda: None),
+            listener=Listener(standing, redraw),
         )
     _show(result, as_json)
     raise typer.Exit(EXIT_CODES.get(result.summary["reason"], 0))
@@ -66,5 +69,6 @@ def _show(result: Result, as_json: bool) -> None:
         print_json({**result.summary, "folder": str(result.folder)})
         return
     assert result.folder is not None
-    stdout.print(run_table(Run.open(result.folder), target=result.summary["target"]))
-    stdout.print(f"written to {result.folder}", soft_wrap=True)
+    target, metric = result.summary["target"], result.summary["metric"]
+    stdout.print(run_table(Run.open(result.folder), target=target, metric=metric))
+    stdout.print(f"written to {result.folder}", soft_wrap=True, highlight=False)

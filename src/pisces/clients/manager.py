@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from pisces.types import (
     Task,
     Update,
 )
+
+NOT_RUNNING = "no such task is running on this client"
 
 
 class ClientManager:
@@ -86,12 +89,9 @@ class ClientManager:
             case Joined():
                 return [self._join(event)]
             case Left():
-                self._end(event.task_id)
-                self._leave(event.client)
-                return [event]
+                return [self._leave(event)]
             case Failed():
-                self._end(event.task_id)
-                return [event]
+                return [self._fail(event)]
             case Arrived():
                 return self._arrive(event, wanted)
 
@@ -151,21 +151,41 @@ class ClientManager:
         self.table.rows.num_examples[event.client] = event.num_examples
         return event
 
-    def _leave(self, client: int) -> None:
-        if client < self.table.rows.num_clients:
-            self.table.rows.present[client] = False
+    def _leave(self, event: Left) -> Entry:
+        """A client is gone, and what it ran with it, whether the event names that or not."""
+        if event.client >= self.table.rows.num_clients:
+            return replace(event, task_id=None)
+        self.table.rows.present[event.client] = False
+        task_id = self._task_of(event.client)
+        if task_id is not None:
+            self._end(task_id)
+        return replace(event, task_id=task_id)
 
-    def _end(self, task_id: int | None) -> None:
-        if task_id is None or task_id not in self.running:
-            return
+    def _fail(self, event: Failed) -> Entry:
+        if event.task_id is None:
+            return event
+        if not self._runs(event.task_id, event.client):
+            return Dropped(event.at, event.task_id, NOT_RUNNING)
+        self._end(event.task_id)
+        return event
+
+    def _runs(self, task_id: int, client: int) -> bool:
+        return task_id in self.running and self.running[task_id][0].client == client
+
+    def _task_of(self, client: int) -> int | None:
+        if not self.table.rows.running[client]:
+            return None
+        return next(task.id for task, _ in self.running.values() if task.client == client)
+
+    def _end(self, task_id: int) -> None:
         task, _ = self.running.pop(task_id)
         self._running_columns = None
         self.table.rows.running[task.client] = False
 
     def _arrive(self, event: Arrived, wanted: Callable[[Update], bool]) -> list[Entry]:
-        task, started_at = self.running.get(event.task_id, (None, 0.0))
-        if task is None or task.client != event.client:
-            return [Dropped(event.at, event.task_id, "no such task is running on this client")]
+        if not self._runs(event.task_id, event.client):
+            return [Dropped(event.at, event.task_id, NOT_RUNNING)]
+        task, started_at = self.running[event.task_id]
         self._end(task.id)
         if problem := self._problem(event):
             failed = Failed(event.at, event.client, f"update refused: {problem}", event.task_id)

@@ -14,7 +14,7 @@ from os import PathLike
 from typing import NamedTuple, Protocol, TypeAlias
 
 from pisces.errors import ConfigError, DataError
-from pisces.execute.latency import read_trace, trace_number
+from pisces.execute.trace import read_trace, trace_number
 from pisces.seeds import generator
 
 Session: TypeAlias = tuple[float, float]

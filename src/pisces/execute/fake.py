@@ -15,8 +15,9 @@ Respond = Callable[[Task, float], Iterable[Event]]
 class FakeExecutor(Executor):
     """Plays `script`, and whatever `respond(task, now)` plans when a task is submitted.
 
-    It keeps no rules: events may repeat, contradict each other or concern tasks never sent, which
-    is what it is for. `submitted` and `cancelled` say what was asked of it.
+    It keeps no rules but one, that time never runs backwards: events may repeat, contradict each
+    other or concern tasks never sent, which is what it is for. `submitted` and `cancelled` say what
+    was asked of it.
     """
 
     def __init__(
@@ -61,13 +62,12 @@ class FakeExecutor(Executor):
             self._plan(self._respond(task, self._now))
 
     def wait(self, until: float) -> list[Event]:
-        """The events of the script's next instant, or none at `until`."""
-        if not self._heap or self._heap[0][0] > until:
-            self._now = until if until < math.inf else self._now
-            return []
-        self._now = self._heap[0][0]
+        """The events of the script's next instant, or none at `until`; what is overdue, at once."""
+        at = min(self._heap[0][0], until) if self._heap else until
+        if at < math.inf:
+            self._now = max(self._now, at)
         events = []
-        while self._heap and self._heap[0][0] == self._now:
+        while self._heap and self._heap[0][0] <= self._now:
             events.append(heapq.heappop(self._heap)[2])
         return events
 

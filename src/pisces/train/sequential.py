@@ -33,6 +33,8 @@ class SequentialTrainer(Trainer):
         self._loss = loss
         self._recipe = recipe or Recipe()
         self._device = torch.device(device)
+        counters = [b for b in self._model.buffers() if not b.is_floating_point()]
+        self._counters = [(counter, counter.clone()) for counter in counters]
 
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Train the tasks in order."""
@@ -43,6 +45,8 @@ class SequentialTrainer(Trainer):
 
     def _train(self, task: Task) -> Outcome:
         load_flat(self._model, task.weights)
+        for counter, start in self._counters:  # not part of the weights, but of the result
+            counter.copy_(start)
         self._model.train()
         step = _Step(self._model, self._loss, self._recipe, task.plan)
         first_epoch = _LossStatistics()

@@ -1,0 +1,176 @@
+"""What holds of every executor: add yours to the table and it is held to all of it.
+
+A row is a function that makes an executor over three clients, there from the start, which need
+1, 2 and 2 seconds for every task and then answer it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import pytest
+from runs import NUM_EXAMPLES, World, implementations, outcome, task, through_json
+
+import pisces.execute
+from pisces.execute.base import Capabilities, Executor
+from pisces.execute.fake import FakeExecutor
+from pisces.execute.virtual import VirtualExecutor
+from pisces.types import Arrived, Event, Joined, Task
+
+LATENCIES = (1.0, 2.0, 2.0)
+
+
+def answer(task: Task, now: float) -> Iterable[Event]:
+    done = outcome(task)
+    yield Arrived(now + LATENCIES[task.client], task.id, task.client, done.weights, done.report)
+
+
+def fake() -> FakeExecutor:
+    joins = [Joined(0.0, client, NUM_EXAMPLES) for client in range(3)]
+    return FakeExecutor(joins, answer, Capabilities())
+
+
+EXECUTORS: dict[str, Callable[[], Executor]] = {
+    "virtual": lambda: World(latencies=LATENCIES).executor(),
+    "fake": fake,
+}
+every_executor = pytest.mark.parametrize("name", EXECUTORS)
+
+
+def opened(name: str) -> Executor:
+    """An executor whose clients have joined."""
+    executor = EXECUTORS[name]()
+    executor.wait(0.0)
+    return executor
+
+
+def arrivals(events: Iterable[Event]) -> list[tuple[float, int]]:
+    return [(e.at, e.task_id) for e in events if isinstance(e, Arrived)]
+
+
+def test_every_executor_has_a_row() -> None:
+    found = implementations(pisces.execute, "submit")
+    assert found == {VirtualExecutor, FakeExecutor} == {type(make()) for make in EXECUTORS.values()}
+
+
+@every_executor
+def test_clients_join_at_the_start(name: str) -> None:
+    executor = EXECUTORS[name]()
+    assert executor.now == 0.0
+    assert executor.wait(0.0) == [Joined(0.0, client, NUM_EXAMPLES) for client in range(3)]
+    assert executor.now == 0.0
+
+
+@every_executor
+def test_waits_until_then_and_no_longer(name: str) -> None:
+    executor = opened(name)
+    executor.submit(task(0, 0))
+    assert executor.wait(0.75) == []
+    assert executor.now == 0.75
+    assert arrivals(executor.wait(1.0)) == [(1.0, 0)]  # `until` itself still counts
+    assert executor.now == 1.0
+
+
+@every_executor
+def test_time_never_runs_backwards(name: str) -> None:
+    executor = opened(name)
+    executor.submit(task(0, 1))
+    for until in (1.5, 0.5):
+        assert executor.wait(until) == []
+        assert executor.now == 1.5
+    assert arrivals(executor.wait(math.inf)) == [(2.0, 0)]
+
+
+@every_executor
+def test_hands_out_one_instant_at_a_time_and_all_of_it(name: str) -> None:
+    executor = opened(name)
+    for number, client in enumerate((2, 0, 1)):
+        executor.submit(task(number, client))
+    assert arrivals(executor.wait(math.inf)) == [(1.0, 1)]
+    assert arrivals(executor.wait(math.inf)) == [(2.0, 0), (2.0, 2)]  # ties: first come, first out
+
+
+@every_executor
+def test_every_task_ends_once(name: str) -> None:
+    executor = opened(name)
+    for client in range(3):
+        executor.submit(task(client, client))
+    ended: list[tuple[float, int]] = []
+    while not executor.quiet:
+        ended += arrivals(executor.wait(math.inf))
+    assert ended == [(1.0, 0), (2.0, 1), (2.0, 2)]
+
+
+@every_executor
+def test_quiet_means_that_nothing_will_come(name: str) -> None:
+    executor = EXECUTORS[name]()
+    assert not executor.quiet  # clients are to join
+    executor.wait(0.0)
+    assert executor.quiet
+    executor.submit(task(0, 0))
+    assert not executor.quiet
+    executor.wait(math.inf)
+    assert executor.quiet
+    assert executor.wait(math.inf) == []
+    assert executor.now == 1.0  # nothing happened, so no time passed
+
+
+@every_executor
+def test_a_client_can_be_asked_again(name: str) -> None:
+    executor = opened(name)
+    executor.submit(task(0, 0))
+    executor.wait(math.inf)
+    executor.submit(task(1, 0))
+    assert arrivals(executor.wait(math.inf)) == [(2.0, 1)]
+
+
+@every_executor
+def test_the_result_is_the_tasks_own(name: str) -> None:
+    executor = opened(name)
+    executor.submit(asked := task(0, 1, seed=5))
+    [event] = executor.wait(math.inf)
+    assert isinstance(event, Arrived)
+    assert event.client == 1
+    assert event.weights.flat.equal(outcome(asked).weights.flat)
+    assert event.report == outcome(asked).report
+
+
+@every_executor
+def test_a_cancelled_task_gives_no_event_and_frees_its_client(name: str) -> None:
+    executor = opened(name)
+    if not executor.capabilities.cancels:
+        pytest.skip("it cannot call tasks off")
+    executor.submit(task(0, 0))
+    executor.cancel(0)
+    assert executor.quiet
+    executor.submit(task(1, 0))
+    assert arrivals(executor.wait(math.inf)) == [(1.0, 1)]
+    assert executor.quiet
+
+
+@every_executor
+def test_what_ended_can_be_cancelled_in_vain(name: str) -> None:
+    # The server may not have heard of the end yet: an interrupted `wait` takes its events along.
+    executor = opened(name)
+    executor.submit(task(0, 0))
+    executor.wait(math.inf)
+    executor.cancel(0)
+    assert executor.quiet
+
+
+@every_executor
+def test_state_is_a_snapshot(name: str) -> None:
+    executor = opened(name)
+    executor.submit(task(0, 0))
+    before = through_json(executor.state()).values
+    assert through_json(executor.state()).values == before  # asking changes nothing
+    executor.restore(through_json(executor.state()))
+    assert arrivals(executor.wait(math.inf)) == [(1.0, 0)]
+
+
+@every_executor
+def test_can_be_closed(name: str) -> None:
+    executor = opened(name)
+    executor.submit(task(0, 0))
+    executor.close()

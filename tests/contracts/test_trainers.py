@@ -1,0 +1,184 @@
+"""What holds of every trainer: add yours to the table and it is held to all of it.
+
+A row is a function that makes a trainer of a given model over given data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import pytest
+import torch
+from runs import NoopTrainer, implementations
+from torch import nn
+
+import pisces.train
+from pisces.build import cross_entropy
+from pisces.data.federated import FederatedData
+from pisces.models.flat import flatten
+from pisces.train.base import Outcome, Recipe, Trainer
+from pisces.train.sequential import SequentialTrainer
+from pisces.types import Plan, Task, Weights
+
+Make: TypeAlias = Callable[[nn.Module, FederatedData], Trainer]
+
+TRAINERS: dict[str, Make] = {
+    "sequential": lambda model, data: SequentialTrainer(model, data, cross_entropy),
+    "sequential, adam": lambda model, data: SequentialTrainer(
+        model, data, cross_entropy, Recipe(optimizer="adam")
+    ),
+    "sequential, momentum and decay": lambda model, data: SequentialTrainer(
+        model, data, cross_entropy, Recipe(momentum=0.9, weight_decay=1e-3, clip_norm=1.0)
+    ),
+}
+every_trainer = pytest.mark.parametrize("name", TRAINERS)
+
+SIZES = (6, 12, 33, 9)  # no plan below leaves a last batch of one, which batch statistics refuse
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture
+def data() -> FederatedData:
+    """Four clients of different sizes with three classes."""
+    rng = seeded(1)
+    clients = [
+        (torch.randn(n, 6, generator=rng), torch.randint(3, (n,), generator=rng)) for n in SIZES
+    ]
+    return FederatedData.from_clients(clients, clients[0])
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    """Layers with every difficulty: batch statistics, dropout, a counter."""
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+
+
+@pytest.fixture
+def tasks(model: nn.Module) -> list[Task]:
+    """One task per client, each from its own weights and by its own plan."""
+    start = flatten(model)
+    starts = [Weights(start.flat + i / 100, start.layout) for i in range(4)]
+    plans = [Plan(epochs=1 + i, batch_size=4 + i, learning_rate=0.05) for i in range(4)]
+    plans[3] = replace(plans[3], proximal=0.1, max_steps=3)
+    return [Task(10 + i, i, i, starts[i], plans[i], seed=100 + i) for i in range(4)]
+
+
+def trained(trainer: Trainer, tasks: Sequence[Task]) -> dict[int, Outcome]:
+    return {outcome.task_id: outcome for outcome in trainer.train(tasks)}
+
+
+def same(one: Outcome, other: Outcome) -> bool:
+    return torch.equal(one.weights.flat, other.weights.flat) and one.report == other.report
+
+
+def test_every_trainer_has_a_row(data: FederatedData, model: nn.Module) -> None:
+    made = {type(make(model, data)) for make in TRAINERS.values()}
+    assert implementations(pisces.train, "train") == made
+
+
+@every_trainer
+def test_one_outcome_per_task(
+    name: str, model: nn.Module, data: FederatedData, tasks: list[Task]
+) -> None:
+    trainer = TRAINERS[name](model, data)
+    assert sorted(o.task_id for o in trainer.train(tasks)) == [10, 11, 12, 13]
+    assert list(trainer.train([])) == []
+
+
+@every_trainer
+def test_outcomes_are_fit_to_send(
+    name: str, model: nn.Module, data: FederatedData, tasks: list[Task]
+) -> None:
+    for task in tasks:
+        outcome = trained(TRAINERS[name](model, data), tasks)[task.id]
+        flat, report = outcome.weights.flat, outcome.report
+        assert outcome.weights.layout == task.weights.layout
+        assert flat.shape == task.weights.flat.shape
+        assert flat.dtype == torch.float32
+        assert bool(flat.isfinite().all())
+        assert not torch.equal(flat, task.weights.flat)  # it learned something
+        assert report.num_examples == SIZES[task.client]
+        assert report.loss is not None
+        assert report.loss_rms is not None
+        assert report.loss_rms >= report.loss > 0
+    # batches of 4, 5 and 6: 2 x 1, 3 x 2 and 6 x 3 steps; the last one may only do 3
+    done = trained(TRAINERS[name](model, data), tasks)
+    assert [done[task.id].report.num_steps for task in tasks] == [2, 6, 18, 3]
+
+
+@every_trainer
+def test_a_result_depends_on_its_task_alone(
+    name: str, model: nn.Module, data: FederatedData, tasks: list[Task]
+) -> None:
+    trainer = TRAINERS[name](model, data)
+    together, backwards = trained(trainer, tasks), trained(trainer, tasks[::-1])
+    for task in tasks:
+        alone = trained(trainer, [task])[task.id]
+        assert same(alone, together[task.id])
+        assert same(alone, backwards[task.id])
+
+
+@every_trainer
+def test_the_number_and_version_of_a_task_do_not_matter(
+    name: str, model: nn.Module, data: FederatedData, tasks: list[Task]
+) -> None:
+    trainer, task = TRAINERS[name](model, data), tasks[1]
+    renamed = replace(task, id=99, version=7, deadline_s=1.0)
+    assert same(trained(trainer, [task])[11], trained(trainer, [renamed])[99])
+
+
+@every_trainer
+@pytest.mark.parametrize("field", ["seed", "client", "plan", "weights"])
+def test_everything_else_does(
+    name: str, field: str, model: nn.Module, data: FederatedData, tasks: list[Task]
+) -> None:
+    trainer, task = TRAINERS[name](model, data), tasks[2]
+    other = replace(task, **{field: getattr(tasks[1], field)})
+    one, two = trained(trainer, [task])[12], trained(trainer, [other])[12]
+    assert not torch.equal(one.weights.flat, two.weights.flat)
+
+
+@every_trainer
+def test_nothing_else_is_touched(
+    name: str, model: nn.Module, data: FederatedData, tasks: list[Task]
+) -> None:
+    trainer = TRAINERS[name](model, data)
+    before = [task.weights.flat.clone() for task in tasks]
+    inputs, state = data.inputs.clone(), torch.get_rng_state()
+    outcomes = trained(trainer, tasks)
+    first = outcomes[10].weights.flat.clone()
+    trained(trainer, tasks[::-1])
+    assert torch.equal(outcomes[10].weights.flat, first)  # no buffer of the trainer's own
+    assert all(torch.equal(t.weights.flat, b) for t, b in zip(tasks, before, strict=True))
+    assert torch.equal(data.inputs, inputs)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@every_trainer
+def test_no_steps_change_nothing(
+    name: str, model: nn.Module, data: FederatedData, tasks: list[Task]
+) -> None:
+    idle = replace(tasks[2], plan=Plan(max_steps=0))
+    outcome = trained(TRAINERS[name](model, data), [idle])[12]
+    assert torch.equal(outcome.weights.flat, idle.weights.flat)
+    assert (outcome.report.num_steps, outcome.report.loss) == (0, None)
+
+
+@every_trainer
+def test_can_be_closed(name: str, model: nn.Module, data: FederatedData) -> None:
+    TRAINERS[name](model, data).close()
+
+
+def test_the_trainer_of_the_other_tests_keeps_the_contract(tasks: list[Task]) -> None:
+    trainer = NoopTrainer()
+    together = trained(trainer, tasks)
+    assert sorted(together) == [10, 11, 12, 13]
+    for task in tasks:
+        assert same(trained(trainer, [task])[task.id], together[task.id])

@@ -1,0 +1,326 @@
+"""Virtual time: who ends when and how, what is trained and when, and going on from saved state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs import NUM_EXAMPLES, NoopTrainer, Sessions, World, any_world, task, through_json
+
+from pisces.execute.failures import Failures, Fate, Kind
+from pisces.execute.virtual import VirtualExecutor
+from pisces.types import Arrived, Event, Failed, Joined, Left
+
+
+@dataclass(frozen=True)
+class Doom(Failures):
+    """Failures by hand: clients with a kind of trouble always have it, half way."""
+
+    kinds: Mapping[int, Kind] = field(default_factory=dict)
+
+    def draw(self, client: int, turn: int) -> Fate | None:
+        return Fate(self.kinds[client], 0.5) if client in self.kinds else None
+
+
+def opened(world: World, trainer: NoopTrainer | None = None) -> VirtualExecutor:
+    """An executor at time 0, its first joins taken."""
+    executor = world.executor(trainer)
+    executor.wait(0.0)
+    return executor
+
+
+def doomed(kind: Kind, *, return_after_s: float | None = None) -> VirtualExecutor:
+    """One client that needs 10 s and is in trouble after 5."""
+    failures = Doom(return_after_s=return_after_s, kinds={0: kind})
+    return opened(World(latencies=[10.0], failures=failures))
+
+
+def rest(executor: VirtualExecutor) -> list[Event]:
+    """Everything still to come."""
+    events: list[Event] = []
+    while not executor.quiet:
+        events += executor.wait(math.inf)
+    return events
+
+
+def told(events: list[Event]) -> list[tuple[str, float, int, int | None]]:
+    """Kind, instant, client and task of each."""
+    return [(type(e).__name__.lower(), e.at, e.client, getattr(e, "task_id", None)) for e in events]
+
+
+# --- time and order -------------------------------------------------------------------------------
+
+
+def test_ties_are_settled_in_order_of_submission() -> None:
+    executor = opened(World(latencies=[2.0] * 4))
+    for number, client in enumerate((2, 0, 3, 1)):
+        executor.submit(task(number, client))
+    events = executor.wait(math.inf)
+    assert told(events) == [("arrived", 2.0, client, i) for i, client in enumerate((2, 0, 3, 1))]
+
+
+def test_all_of_an_instant_comes_at_once_whatever_its_kind() -> None:
+    # At 4: client 0 arrives, 1 crashes (half of 8), 2 goes offline, 3 joins; planned in the order
+    # sessions (2, 3), then tasks (0, 1).
+    world = World(
+        latencies=[4.0, 8.0, 9.0, 1.0],
+        failures=Doom(kinds={1: "crash"}),
+        availability=Sessions({2: [(0.0, 4.0)], 3: [(4.0, math.inf)]}),
+    )
+    executor = opened(world)
+    for client in range(3):
+        executor.submit(task(client, client))
+    assert told(executor.wait(math.inf)) == [
+        ("left", 4.0, 2, 2),
+        ("joined", 4.0, 3, None),
+        ("arrived", 4.0, 0, 0),
+        ("failed", 4.0, 1, 1),
+    ]
+    assert executor.now == 4.0
+
+
+def test_until_is_where_time_stops() -> None:
+    executor = opened(World(latencies=[2.0]))
+    executor.submit(task(0, 0))
+    assert executor.wait(1.5) == []
+    assert executor.now == 1.5
+    assert told(executor.wait(2.0)) == [("arrived", 2.0, 0, 0)]
+
+
+def test_a_clients_turns_have_their_own_latencies() -> None:
+    # With jitter every turn draws anew; another order of clients does not change that.
+    def arrivals(order: list[int]) -> dict[tuple[int, int], float]:
+        executor = opened(World(latencies=[3.0, 3.0], jitter=0.5))
+        taken = {}
+        for turn in range(2):
+            began = executor.now
+            for client in order:
+                executor.submit(task(10 * turn + client, client))
+            for event in rest(executor):
+                taken[event.client, turn] = event.at - began
+        return taken
+
+    there, back = arrivals([0, 1]), arrivals([1, 0])
+    assert there == pytest.approx(back)
+    assert len({round(s, 9) for s in there.values()}) == 4
+
+
+# --- training as late as possible -----------------------------------------------------------------
+
+
+def test_everything_pending_is_trained_in_one_call_when_the_first_result_is_due() -> None:
+    trainer = NoopTrainer()
+    executor = opened(World(latencies=[1.0, 2.0, 3.0, 4.0]), trainer)
+    for client in range(3):
+        executor.submit(task(client, client))
+    assert trainer.groups == []  # nothing is due yet
+    executor.wait(math.inf)
+    assert trainer.groups == [[0, 1, 2]]
+    executor.submit(task(3, 0))  # due at 2, as task 1 is, whose result is there
+    executor.submit(task(4, 3))
+    executor.wait(math.inf)
+    assert trainer.groups == [[0, 1, 2], [3, 4]]
+    assert told(rest(executor)) == [("arrived", 3.0, 2, 2), ("arrived", 5.0, 3, 4)]
+    assert trainer.groups == [[0, 1, 2], [3, 4]]  # each exactly once
+
+
+def test_what_will_not_arrive_is_not_trained() -> None:
+    trainer = NoopTrainer()
+    kinds: dict[int, Kind] = {0: "crash", 1: "dropout", 2: "vanish"}
+    executor = opened(World(latencies=[6.0] * 6, failures=Doom(kinds=kinds)), trainer)
+    for client in range(3):
+        executor.submit(task(client, client))
+    executor.submit(task(3, 3, deadline_s=5.0))  # too slow
+    executor.submit(task(4, 4))
+    executor.submit(task(5, 5))
+    executor.cancel(4)
+    rest(executor)
+    assert trainer.groups == [[5]]
+
+
+def test_a_cancelled_task_gives_no_event_trained_or_not() -> None:
+    executor = opened(World(latencies=[1.0, 2.0, 3.0]))
+    for client in range(3):
+        executor.submit(task(client, client))
+    executor.cancel(1)
+    executor.wait(math.inf)  # trains tasks 0 and 2
+    executor.cancel(2)
+    assert executor.quiet
+    executor.submit(task(3, 2))
+    assert told(rest(executor)) == [("arrived", 4.0, 2, 3)]
+
+
+def test_cancelling_one_task_leaves_the_next_of_its_client_alone() -> None:
+    executor = opened(World(latencies=[4.0]))
+    executor.submit(task(0, 0, deadline_s=9.0))
+    executor.wait(1.0)
+    executor.cancel(0)
+    executor.submit(task(1, 0))
+    assert told(rest(executor)) == [("arrived", 5.0, 0, 1)]
+
+
+# --- trouble --------------------------------------------------------------------------------------
+
+
+def test_a_crash_ends_the_task_and_the_client_stays() -> None:
+    executor = doomed("crash")
+    executor.submit(task(0, 0))
+    assert rest(executor) == [Failed(5.0, 0, "crashed while training", 0)]
+    executor.submit(task(1, 0))  # it may be asked again
+    assert told(rest(executor)) == [("failed", 10.0, 0, 1)]
+
+
+def test_a_drop_out_takes_client_and_task_away() -> None:
+    executor = doomed("dropout")
+    executor.submit(task(0, 0))
+    assert rest(executor) == [Left(5.0, 0, "dropped out", 0)]
+
+
+def test_a_drop_out_may_return() -> None:
+    executor = doomed("dropout", return_after_s=7.0)
+    executor.submit(task(0, 0))
+    assert rest(executor) == [Left(5.0, 0, "dropped out", 0), Joined(12.0, 0, NUM_EXAMPLES)]
+
+
+def test_a_silent_client_says_nothing_for_ever() -> None:
+    executor = doomed("vanish")
+    executor.submit(task(0, 0))
+    assert executor.quiet
+    assert executor.wait(100.0) == []
+
+
+def test_a_silent_client_is_given_up_at_its_deadline() -> None:
+    executor = doomed("vanish")
+    executor.submit(task(0, 0, deadline_s=20.0))
+    assert rest(executor) == [Left(20.0, 0, "deadline passed", 0)]
+
+
+def test_a_silent_client_is_heard_from_again_after_its_deadline() -> None:
+    executor = doomed("vanish", return_after_s=30.0)  # silent from 5 to 35
+    executor.submit(task(0, 0, deadline_s=20.0))
+    assert told(rest(executor)) == [("left", 20.0, 0, 0), ("joined", 35.0, 0, None)]
+
+
+def test_a_silent_client_that_returns_in_time_has_lost_its_task() -> None:
+    executor = doomed("vanish", return_after_s=3.0)
+    executor.submit(task(0, 0, deadline_s=20.0))
+    assert executor.wait(math.inf) == [Failed(8.0, 0, "came back without its task", 0)]
+    assert executor.quiet  # the deadline of a task that ended is nothing to wait for
+
+
+def test_a_slow_client_is_given_up_and_heard_from_when_it_is_done() -> None:
+    executor = opened(World(latencies=[10.0]))
+    executor.submit(task(0, 0, deadline_s=4.0))
+    assert told(rest(executor)) == [("left", 4.0, 0, 0), ("joined", 10.0, 0, None)]
+
+
+def test_who_arrives_at_the_deadline_is_in_time() -> None:
+    executor = opened(World(latencies=[4.0]))
+    executor.submit(task(0, 0, deadline_s=4.0))
+    assert told(rest(executor)) == [("arrived", 4.0, 0, 0)]
+
+
+def test_trouble_after_the_deadline_is_a_deadline_passed() -> None:
+    for kind in ("crash", "dropout"):
+        executor = doomed(kind, return_after_s=2.0)
+        executor.submit(task(0, 0, deadline_s=4.0))
+        back_at = 5.0 if kind == "crash" else 7.0  # who dropped out is away 2 s longer
+        assert told(rest(executor)) == [("left", 4.0, 0, 0), ("joined", back_at, 0, None)]
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def test_clients_come_and_go_with_their_tasks() -> None:
+    sessions = Sessions({0: [(1.0, 3.0), (6.0, math.inf)]})
+    executor = World(latencies=[4.0], availability=sessions).executor()
+    assert told(executor.wait(math.inf)) == [("joined", 1.0, 0, None)]
+    executor.submit(task(0, 0))
+    assert executor.wait(math.inf) == [Left(3.0, 0, "went offline", 0)]
+    assert told(executor.wait(math.inf)) == [("joined", 6.0, 0, None)]
+    executor.submit(task(1, 0))
+    assert told(rest(executor)) == [("arrived", 10.0, 0, 1)]
+
+
+def test_an_idle_client_leaves_without_a_task() -> None:
+    executor = opened(World(latencies=[4.0], availability=Sessions({0: [(0.0, 3.0)]})))
+    assert rest(executor) == [Left(3.0, 0, "went offline", None)]
+
+
+def test_sessions_may_touch() -> None:
+    executor = opened(World(availability=Sessions({0: [(0.0, 3.0), (3.0, 5.0)]})))
+    assert told(executor.wait(math.inf)) == [("left", 3.0, 0, None), ("joined", 3.0, 0, None)]
+
+
+def test_who_dropped_out_does_not_leave_twice_and_comes_with_its_next_session() -> None:
+    sessions = Sessions({0: [(0.0, 8.0), (9.0, math.inf)]})
+    failures = Doom(return_after_s=5.0, kinds={0: "dropout"})
+    executor = opened(World(latencies=[10.0], failures=failures, availability=sessions))
+    executor.submit(task(0, 0))
+    # gone at 5; offline at 8; there again at 9; its return at 10 is no news any more
+    assert told(rest(executor)) == [("left", 5.0, 0, 0), ("joined", 9.0, 0, None)]
+
+
+def test_nobody_returns_out_of_session() -> None:
+    sessions = Sessions({0: [(0.0, 8.0), (20.0, math.inf)]})
+    failures = Doom(return_after_s=5.0, kinds={0: "dropout"})
+    executor = opened(World(latencies=[10.0], failures=failures, availability=sessions))
+    executor.submit(task(0, 0))
+    assert told(rest(executor)) == [("left", 5.0, 0, 0), ("joined", 20.0, 0, None)]
+
+
+def test_quiet_while_only_news_of_ended_tasks_is_planned() -> None:
+    executor = opened(World(latencies=[4.0, 8.0]))
+    executor.submit(task(0, 0))
+    executor.submit(task(1, 1))
+    executor.cancel(0)
+    assert not executor.quiet
+    executor.cancel(1)
+    assert executor.quiet
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+def test_closing_closes_the_trainer() -> None:
+    trainer = NoopTrainer()
+    World().executor(trainer).close()
+    assert trainer.closed
+
+
+def drive(executor: VirtualExecutor, num_steps: int, next_id: int) -> list[Event]:
+    """Give everybody who is free a task, wait, and again; returns what happened."""
+    happened: list[Event] = []
+    for _ in range(num_steps):
+        events = executor.wait(executor.now + 2.0)
+        for event in events:
+            if not isinstance(event, Left):
+                executor.submit(task(next_id, event.client, deadline_s=8.0, seed=next_id))
+                next_id += 1
+        happened += events
+    return happened
+
+
+def facts(events: list[Event]) -> list[object]:
+    """Events to compare: results by their very numbers."""
+    return [
+        (told([e]), e.weights.flat.tolist(), e.report) if isinstance(e, Arrived) else e
+        for e in events
+    ]
+
+
+@settings(max_examples=40)
+@given(world=any_world(), before=st.integers(0, 30))
+def test_goes_on_from_saved_state_as_if_nothing_had_happened(world: World, before: int) -> None:
+    trainers = NoopTrainer(), NoopTrainer()
+    executor, restored = (world.executor(trainer) for trainer in trainers)
+    num = sum(not isinstance(e, Left) for e in drive(executor, before, 0))
+    num_calls = len(trainers[0].groups)
+    restored.restore(through_json(executor.state()))
+    assert restored.now == executor.now
+    assert facts(drive(restored, 10, num)) == facts(drive(executor, 10, num))
+    assert trainers[1].groups == trainers[0].groups[num_calls:]  # grouped alike, so bit-equal

@@ -1,0 +1,239 @@
+"""What no world and no protocol may break: whole runs, most of them drawn by hypothesis."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs import (
+    World,
+    any_protocol,
+    any_world,
+    assemble,
+    assert_lawful,
+    log_bytes,
+    max_staleness,
+    num_versions,
+    of_kind,
+    quarters,
+    simulate,
+    train_digits,
+)
+
+from pisces.build import PROTOCOLS
+from pisces.execute.base import Capabilities, Executor
+from pisces.execute.fake import FakeExecutor
+from pisces.stop import Stop
+from pisces.types import Event, Task
+
+adaptive = st.sampled_from(
+    sorted({n for n in PROTOCOLS if "pisces" in n} - {"pisces-without-adaptive-pace"})
+)
+
+
+@settings(max_examples=150)
+@given(protocol=any_protocol, world=any_world())
+def test_every_run_is_lawful(protocol: str, world: World) -> None:
+    assert_lawful(simulate(protocol, world), world.concurrency)
+
+
+# --- the staleness bound --------------------------------------------------------------------------
+
+
+@settings(max_examples=100)
+@given(protocol=adaptive, world=any_world(jitter=st.just(0.0)), bound=st.sampled_from([1, 2, 4, 8]))
+def test_exact_latencies_keep_the_bound(protocol: str, world: World, bound: int) -> None:
+    # Theorem 1 of the paper: m aggregations while a client of latency L runs are at least L / b
+    # apart, the first one right after its start, so (m - 1) L / b < L and m <= b. A tick only
+    # makes the aggregations rarer; failures only end tasks sooner. Latencies and bounds are chosen
+    # so that no sum is rounded: where an aggregation and an arrival coincide on paper, an error in
+    # the last bit may let one more version slip in between.
+    slowest = max(world.latencies)
+    lines = simulate(protocol, world, staleness_bound=bound, unseen_latency_s=slowest)
+    assert max_staleness(lines) <= bound
+
+
+@settings(max_examples=100)
+@given(protocol=adaptive, world=any_world(deadline_s=quarters), bound=st.floats(1.0, 6.0))
+def test_a_strict_pace_keeps_the_bound_whatever_happens(
+    protocol: str, world: World, bound: float
+) -> None:
+    lines = simulate(protocol, world, pace="strict", staleness_bound=bound)
+    assert max_staleness(lines) <= bound
+    assert_lawful(lines, world.concurrency)
+
+
+# Three slow clients among fast ones, five at a time: the slow ones start while versions are made.
+BUSY = World(
+    latencies=[16.0, 16.0, 16.0, *[0.5 + client / 4 for client in range(9)]],
+    concurrency=5,
+    stop=Stop(time_s=200.0),
+)
+
+
+@pytest.mark.parametrize("tick_s", [0.0, 1.0])
+@pytest.mark.parametrize("bound", [1, 2, 4, 8])
+def test_the_bound_is_reached_and_not_passed(bound: int, tick_s: float) -> None:
+    # or the tests above would be content with a pace that is too slow
+    lines = simulate(
+        "pisces-without-guard",
+        replace(BUSY, tick_s=tick_s),
+        staleness_bound=bound,
+        unseen_latency_s=16.0,
+    )
+    assert max_staleness(lines) == bound
+
+
+@pytest.mark.parametrize(("pace", "holds"), [("paper", False), ("strict", True)])
+def test_when_latencies_vary_only_a_strict_pace_keeps_the_bound(pace: str, holds: bool) -> None:
+    world = replace(BUSY, jitter=0.8, deadline_s=60.0)
+    lines = simulate("pisces-without-guard", world, staleness_bound=4, pace=pace)
+    assert (max_staleness(lines) <= 4) == holds
+
+
+# --- equal seeds ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(protocol=any_protocol, world=any_world())
+def test_equal_seeds_give_equal_logs(protocol: str, world: World) -> None:
+    assert log_bytes(simulate(protocol, world)) == log_bytes(simulate(protocol, world))
+
+
+def test_with_real_training_equal_seeds_give_equal_logs_and_weights() -> None:
+    (once, one), (again, other) = (train_digits("pisces", seed=3) for _ in range(2))
+    assert log_bytes(once) == log_bytes(again)
+    assert torch.equal(one.flat, other.flat)
+    others, another = train_digits("pisces", seed=4)
+    assert log_bytes(others) != log_bytes(once)
+    assert not torch.equal(another.flat, one.flat)
+
+
+IN_ANOTHER_PROCESS = """
+import sys, torch
+torch.set_num_threads(1)
+from runs import log_bytes, train_digits
+for protocol in ("pisces", "oort"):
+    lines, weights = train_digits(protocol)
+    sys.stdout.buffer.write(log_bytes(lines) + weights.flat.numpy().tobytes())
+"""
+
+
+def test_another_process_writes_the_same_log() -> None:
+    here = b""
+    for protocol in ("pisces", "oort"):
+        lines, weights = train_digits(protocol)
+        here += log_bytes(lines) + weights.flat.numpy().tobytes()
+    tests = str(Path(__file__).parents[1])
+    # another hash seed: no order may come from a set of strings
+    environment = {**os.environ, "PYTHONPATH": tests, "PYTHONHASHSEED": "12345"}
+    command = [sys.executable, "-c", IN_ANOTHER_PROCESS]
+    there = subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+    assert there == here
+
+
+# --- same events, same decisions ------------------------------------------------------------------
+
+
+class Recording(Executor):
+    """Passes everything on, and remembers what the executor said."""
+
+    def __init__(self, inner: Executor) -> None:
+        self.inner = inner
+        self.events: list[Event] = []
+        self.quiets: list[bool] = []
+
+    @property
+    def now(self) -> float:
+        return self.inner.now
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.inner.capabilities
+
+    @property
+    def quiet(self) -> bool:
+        self.quiets.append(self.inner.quiet)
+        return self.quiets[-1]
+
+    def submit(self, task: Task) -> None:
+        self.inner.submit(task)
+
+    def wait(self, until: float) -> list[Event]:
+        events = self.inner.wait(until)
+        self.events += events
+        return events
+
+    def cancel(self, task_id: int) -> None:
+        self.inner.cancel(task_id)
+
+
+class Replay(FakeExecutor):
+    """Says again, in real time so to speak, what another executor said."""
+
+    def __init__(self, recording: Recording) -> None:
+        real_time = Capabilities(real_time=True, cancels=True)
+        super().__init__(recording.events, capabilities=real_time)
+        self.quiets = iter(recording.quiets)
+
+    @property
+    def quiet(self) -> bool:
+        return next(self.quiets)
+
+
+@settings(max_examples=80)
+@given(protocol=any_protocol, world=any_world())
+def test_same_events_same_decisions(protocol: str, world: World) -> None:
+    recording = Recording(world.executor())
+    first = assemble(protocol, world, executor=recording).run()
+    again = assemble(protocol, world, executor=Replay(recording)).run()
+    assert log_bytes(again) == log_bytes(first)
+
+
+# --- protocols that must agree --------------------------------------------------------------------
+
+EQUAL = ["latency={kind = 'constant', seconds = 2.0}", "data.sizes=equal", "evaluate.every_s=1.0"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "{buffer_size = 3}",
+        "{buffer_size = 3, reference = 'current', share = 'samples', staleness_penalty = 0.0}",
+    ],
+    ids=["its own rule", "written as FedAvg"],
+)
+def test_fedbuff_with_a_full_buffer_is_fedavg_among_equals(rule: str) -> None:
+    # K = C and equal speeds: all three arrive at one instant, so the buffer holds a whole cohort
+    # of staleness 0. Then the discount (1 + 0)^-beta is 1 for any beta, `base` is the current
+    # model, and with equal sizes n / (3 n) is 1 / 3: both rules are the same mean. Both pick three
+    # of six from the same generator at the same instants.
+    buffered, one = train_digits("fedbuff", [*EQUAL, f"protocols.fedbuff={rule}"])
+    rounds, other = train_digits("fedavg", EQUAL)
+    assert log_bytes(buffered) == log_bytes(rounds)
+    assert num_versions(rounds) == 4
+    assert {line["client"] for line in of_kind(rounds, "started")} > {0, 1}
+    assert torch.equal(one.flat, other.flat)
+
+
+def test_among_unequals_fedbuff_is_not_fedavg() -> None:
+    # or the test above would not tell anything
+    changes = ["protocols.fedbuff={buffer_size = 3}"]
+    buffered, one = train_digits("fedbuff", changes)
+    rounds, other = train_digits("fedavg")
+    assert max_staleness(buffered) > 0 == max_staleness(rounds)
+    assert not torch.allclose(one.flat, other.flat)
+
+
+def test_the_guard_alone_changes_nothing_while_nobody_is_an_outlier() -> None:
+    world = World(latencies=[1.0, 2.0, 4.0], stop=Stop(time_s=60.0))
+    guarded, free = (simulate(name, world) for name in ("pisces", "pisces-without-guard"))
+    assert of_kind(guarded, "outlier") == []
+    assert log_bytes(guarded) == log_bytes(free)

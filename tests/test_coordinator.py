@@ -1,0 +1,583 @@
+"""The loop: the order within an instant, ticks, dead ends, stopping, evaluating."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from runs import (
+    NUM_EXAMPLES,
+    START,
+    NoopTrainer,
+    Sessions,
+    World,
+    assemble,
+    assert_lawful,
+    max_staleness,
+    num_versions,
+    of_kind,
+    outcome,
+    reason,
+    simulate,
+    task,
+)
+
+from pisces.clients.view import View
+from pisces.coordinator import EVALUATION_POLL_S
+from pisces.evaluate import Background, Inline, Schedule
+from pisces.execute.base import Capabilities
+from pisces.execute.failures import Failures
+from pisces.execute.fake import FakeExecutor
+from pisces.execute.virtual import VirtualExecutor
+from pisces.pace.fedbuff import Buffered
+from pisces.policy import Assignment, Policies, Selector
+from pisces.protocols import fedavg
+from pisces.record.lines import Line
+from pisces.stop import Stop
+from pisces.types import Arrived, Event, Joined, Left, Plan, Report, Task, Weights
+
+PAIR = World(latencies=[1.0, 2.0], concurrency=2)  # FedAvg: a round takes 2 s, the slower one's
+
+
+def told(lines: Sequence[Line]) -> list[tuple[str, float]]:
+    """Kind and instant of each line."""
+    return [(line["kind"], line["at"]) for line in lines]
+
+
+def answer(latency_s: Callable[[Task], float]) -> Callable[[Task, float], list[Event]]:
+    """A response: the result of `NoopTrainer` after so many seconds."""
+
+    def respond(task: Task, now: float) -> list[Event]:
+        done = outcome(task)
+        return [Arrived(now + latency_s(task), task.id, task.client, done.weights, done.report)]
+
+    return respond
+
+
+def joins(num: int) -> list[Event]:
+    return [Joined(0.0, client, NUM_EXAMPLES) for client in range(num)]
+
+
+# --- the walk -------------------------------------------------------------------------------------
+
+
+def test_a_whole_run_line_by_line() -> None:
+    lines = simulate("fedavg", replace(PAIR, stop=Stop(versions=2)))
+    assert told(lines) == [
+        ("joined", 0.0),
+        ("joined", 0.0),
+        ("evaluated", 0.0),
+        ("started", 0.0),
+        ("started", 0.0),
+        ("arrived", 1.0),
+        ("arrived", 2.0),
+        ("aggregated", 2.0),  # within one instant: observe, aggregate, evaluate, select
+        ("evaluated", 2.0),
+        ("started", 2.0),
+        ("started", 2.0),
+        ("arrived", 3.0),
+        ("arrived", 4.0),
+        ("aggregated", 4.0),
+        ("evaluated", 4.0),
+        ("stopped", 4.0),  # nobody is started for a run that is over
+    ]
+    assert [line["version"] for line in of_kind(lines, "started")] == [0, 0, 1, 1]
+    assert [line["weights"] for line in of_kind(lines, "aggregated")] == [[0.5, 0.5]] * 2
+
+
+def test_returns_the_last_versions_weights() -> None:
+    run = assemble("fedavg", replace(PAIR, stop=Stop(versions=1)))
+    new = run.coordinator.run()
+    # `NoopTrainer` adds (client + 1) / 1000 and under 1e-4 more: 0.0015 on average
+    assert new is run.coordinator.weights
+    assert new.flat.tolist() == pytest.approx([0.0015, 0.0015, 0.0015, 1.0015], abs=1e-4)
+    assert START.flat.tolist() == [0.0, 0.0, 0.0, 1.0]
+
+
+def test_with_a_tick_decisions_wait_for_the_end_of_the_window() -> None:
+    lines = simulate("fedavg", replace(PAIR, tick_s=5.0, stop=Stop(versions=2)))
+    # arrivals are noted when they happen, rounds end and begin on the grid
+    assert [line["at"] for line in of_kind(lines, "arrived")] == [1.0, 2.0, 6.0, 7.0]
+    assert [line["at"] for line in of_kind(lines, "aggregated")] == [5.0, 10.0]
+    assert [line["at"] for line in of_kind(lines, "started")] == [0.0, 0.0, 5.0, 5.0]
+    assert [line["latency_s"] for line in of_kind(lines, "arrived")] == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_a_loop_that_slept_through_windows_goes_on_with_the_next_one() -> None:
+    class Sleepy(FakeExecutor):
+        """Its second `wait` comes back after 12 s, whatever was asked."""
+
+        def wait(self, until: float) -> list[Event]:
+            return super().wait(12.0 if 0 < until < 12 else until)
+
+    executor = Sleepy(joins(2), answer(lambda task: 13.0))
+    world = replace(PAIR, tick_s=5.0, stop=Stop(versions=1))
+    lines = assemble("fedavg", world, executor=executor).run()
+    # windows end at 5, 10, 15: it wakes at 12, then decides at 15
+    assert [line["at"] for line in of_kind(lines, "aggregated")] == [15.0]
+
+
+def test_a_clients_turns_are_seeded_alike_whatever_the_protocol() -> None:
+    seeds = []
+    for protocol in ("fedavg", "fedbuff"):
+        executor = FakeExecutor(joins(2), answer(lambda task: 1.0 + task.client))
+        world = replace(PAIR, stop=Stop(time_s=20.0))
+        assemble(protocol, world, executor=executor).run()
+        by_client = [[t.seed for t in executor.submitted if t.client == c] for c in (0, 1)]
+        seeds.append([s[:5] for s in by_client])
+    assert seeds[0] == seeds[1]
+    assert len({seed for client in seeds[0] for seed in client}) == 10
+
+
+def test_an_assignment_may_bring_its_own_plan() -> None:
+    short = Plan(max_steps=1)
+
+    class Halves(Selector):
+        def pick(self, view, slots, rng):  # type: ignore[no-untyped-def]
+            return [Assignment(c, short if c else None) for c in view.selectable.tolist()]
+
+    executor = FakeExecutor(joins(2), answer(lambda task: 1.0))
+    own = Policies(Halves(), fedavg(2).pacer, fedavg(2).aggregator)
+    assemble(own, replace(PAIR, stop=Stop(versions=1)), executor=executor).run()
+    assert [t.plan for t in executor.submitted] == [Plan(), short]
+
+
+def test_one_line_is_logged_per_aggregation(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "pisces"):
+        simulate("fedavg", replace(PAIR, stop=Stop(versions=2)))
+    assert [record.message for record in caplog.records] == [
+        "t=2.0 version 1 from 2 updates, staleness up to 0",
+        "t=4.0 version 2 from 2 updates, staleness up to 0",
+        "t=4.0 stopped: versions",
+    ]
+
+
+# --- calling off ----------------------------------------------------------------------------------
+
+
+def test_an_over_selected_round_calls_the_late_ones_off() -> None:
+    world = World(latencies=[1.0, 2.0, 9.0], concurrency=3, stop=Stop(versions=1, time_s=99.0))
+    lines = simulate("fedavg", replace(world, stop=Stop(time_s=2.5)), over_selection=1.5)
+    # two of three are enough, at 2 s; client 2 is called off and starts again with the others
+    assert of_kind(lines, "aggregated")[0]["at"] == 2.0
+    late = of_kind(lines, "failed")[0]
+    assert (late["at"], late["client"], late["reason"]) == (2.0, 2, "called off: its round is over")
+    assert [(s["at"], s["client"]) for s in of_kind(lines, "started")[3:]].count((2.0, 2)) == 1
+    assert_lawful(lines, 3)
+
+
+def test_where_nothing_can_be_called_off_late_updates_are_dropped() -> None:
+    executor = FakeExecutor(
+        joins(3), answer(lambda task: (1.0, 2.0, 9.0)[task.client]), Capabilities()
+    )
+    world = World(concurrency=3, stop=Stop(time_s=9.5))
+    lines = assemble("fedavg", world, executor=executor, over_selection=1.5).run()
+    late = next(line for line in of_kind(lines, "arrived") if line["client"] == 2)
+    assert (late["at"], late["version"]) == (9.0, 0)
+    dropped = next(line for line in of_kind(lines, "dropped") if line["task"] == late["task"])
+    assert (dropped["at"], dropped["reason"]) == (9.0, "too late")
+    assert executor.cancelled == []  # not even at the end
+    assert_lawful(lines, 3)
+
+
+def test_what_ends_with_the_run_has_an_end_in_the_log() -> None:
+    executor = FakeExecutor(joins(3), answer(lambda task: (1.0, 5.0, 5.0)[task.client]))
+    lines = assemble("fedavg", World(stop=Stop(time_s=3.0)), executor=executor).run()
+    slow = [t.id for t in executor.submitted if t.client > 0]
+    failed = of_kind(lines, "failed")
+    assert [(f["task"], f["reason"]) for f in failed] == [(i, "the run stopped") for i in slow]
+    [dropped] = of_kind(lines, "dropped")  # client 0's update waited for the round to end
+    assert dropped["reason"] == "the run stopped"
+    assert executor.cancelled == slow
+    assert_lawful(lines, 3)
+
+
+# --- dead ends ------------------------------------------------------------------------------------
+
+
+def test_a_buffer_that_can_no_longer_fill_is_aggregated() -> None:
+    # Four updates are wanted, and client 3 leaves at 3.5 for good: three wait, nobody can come.
+    world = World(
+        latencies=[1.0, 2.0, 3.0, 4.0],
+        concurrency=4,
+        availability=Sessions({3: [(0.0, 3.5)]}),
+        stop=Stop(time_s=20.0),
+    )
+    lines = simulate("fedbuff", world, buffer_size=4)
+    first, second = of_kind(lines, "aggregated")[:2]
+    assert (first["at"], len(first["tasks"])) == (3.5, 3)
+    assert (second["at"], len(second["tasks"])) == (6.5, 3)  # and so it goes on: 3.5 + 3
+    after = [line["kind"] for line in lines[lines.index(first) :]]
+    assert after[:5] == ["aggregated", "evaluated", "started", "started", "started"]
+    assert reason(lines) == "time"
+    assert_lawful(lines, 4)
+
+
+def test_a_round_goes_on_without_its_silent_members() -> None:
+    # Task 0 falls silent without a deadline; once the others are in, nothing will ever happen.
+    def respond(task: Task, now: float) -> list[Event]:
+        return [] if task.id == 0 else answer(lambda _: 2.0)(task, now)
+
+    lines = assemble(
+        "fedavg",
+        World(stop=Stop(versions=2)),
+        executor=FakeExecutor(joins(3), respond),
+    ).run()
+    assert [(a["at"], len(a["tasks"])) for a in of_kind(lines, "aggregated")] == [
+        (2.0, 2),
+        (4.0, 2),
+    ]
+    assert_lawful(lines, 3)
+
+
+def test_it_is_no_dead_end_while_the_pacer_means_to_go_on_by_itself() -> None:
+    # Client 1 is silent and counts with 10 s; b = 2, so 5 s pass between versions. Client 0's
+    # updates of 1 s and 6 s wait for that, though nothing else will happen meanwhile.
+    def respond(task: Task, now: float) -> list[Event]:
+        return [] if task.client == 1 else answer(lambda _: 1.0)(task, now)
+
+    executor = FakeExecutor(joins(2), respond)
+    world = replace(PAIR, stop=Stop(versions=2))
+    settings = {"staleness_bound": 2.0, "unseen_latency_s": 10.0}
+    lines = assemble("pisces", world, executor=executor, **settings).run()
+    assert [line["at"] for line in of_kind(lines, "arrived")] == [1.0, 6.0]
+    assert [line["at"] for line in of_kind(lines, "aggregated")] == [5.0, 10.0]
+
+
+def test_an_instant_that_has_passed_is_no_reason_to_wake() -> None:
+    class Restless(Buffered):
+        def next_check(self, view: View) -> float:
+            return 0.0
+
+    class Patient(FakeExecutor):
+        num_waits = 0
+
+        def wait(self, until: float) -> list[Event]:
+            self.num_waits += 1
+            assert self.num_waits < 100, "the loop turns without end"
+            return super().wait(until)
+
+    executor = Patient(joins(3), answer(lambda task: 1.0 + task.client))
+    policies = replace(fedavg(3), pacer=Restless(3, 2))
+    lines = assemble(policies, World(stop=Stop(versions=3)), executor=executor).run()
+    assert reason(lines) == "versions"
+
+
+def test_a_dead_end_ends_with_the_limit_it_reaches() -> None:
+    # The buffer of two cannot reach five, so it becomes version 1, which is all that was wanted.
+    world = World(latencies=[1.0, 1.0], concurrency=2, stop=Stop(versions=1))
+    policies = replace(fedavg(2), pacer=Buffered(2, 5))
+    lines = simulate(policies, world)
+    assert (num_versions(lines), reason(lines)) == (1, "versions")
+    assert of_kind(lines, "dropped") == []
+
+
+def test_silent_clients_without_a_deadline_end_the_run() -> None:
+    lines = simulate("fedbuff", World(failures=Failures(vanish=1.0), stop=Stop(versions=9)))
+    assert told(lines[-2:]) == [("failed", 0.0), ("stopped", 0.0)]
+    assert reason(lines) == "silent clients"
+    assert_lawful(lines, 3)
+
+
+def test_nobody_at_all_ends_the_run() -> None:
+    lines = assemble("pisces", World(), executor=FakeExecutor()).run()
+    assert told(lines) == [("evaluated", 0.0), ("stopped", 0.0)]
+    assert reason(lines) == "no clients left"
+
+
+def test_a_selector_that_picks_nobody_ends_the_run() -> None:
+    class Nobody(Selector):
+        def pick(self, view, slots, rng):  # type: ignore[no-untyped-def]
+            return []
+
+    lines = simulate(replace(fedavg(3), selector=Nobody()), World(stop=Stop(versions=1)))
+    assert reason(lines) == "no clients left"
+
+
+def test_an_empty_start_waits_for_those_to_come() -> None:
+    late = Sessions({0: [(7.0, math.inf)], 1: [(7.5, math.inf)]})
+    lines = simulate("fedavg", replace(PAIR, availability=late, stop=Stop(versions=2)))
+    # client 0 alone from 7 to 8; then both, 2 s
+    assert [(a["at"], len(a["tasks"])) for a in of_kind(lines, "aggregated")] == [
+        (8.0, 1),
+        (10.0, 2),
+    ]
+    assert_lawful(lines, 2)
+
+
+def test_an_expired_client_is_not_asked_again_before_it_is_heard_from() -> None:
+    # Client 2 needs 9 s of the 4 it is given: gone at 4, heard from at 9, asked again then.
+    world = World(latencies=[1.0, 1.0, 9.0], deadline_s=4.0, stop=Stop(time_s=10.0))
+    lines = [line for line in simulate("fedbuff", world) if line.get("client") == 2]
+    assert told(lines) == [
+        ("joined", 0.0),
+        ("started", 0.0),
+        ("left", 4.0),
+        ("joined", 9.0),
+        ("started", 9.0),
+        ("failed", 10.0),
+    ]
+
+
+# --- stopping -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stop", "why", "at"),
+    [
+        # FedAvg over `PAIR`: updates at 1, 2, 3, 4 ...; versions at 2, 4, 6 ...
+        (Stop(time_s=5.0), "time", 5.0),
+        (Stop(time_s=6.0), "time", 6.0),
+        (Stop(versions=3), "versions", 6.0),
+        (Stop(updates=3), "updates", 3.0),
+        (Stop(versions=3, time_s=5.5), "time", 5.5),
+        (Stop(versions=2, time_s=5.5), "versions", 4.0),
+        (Stop(updates=3, versions=9), "updates", 3.0),
+        (Stop(versions=9, target=0.2), "target", 4.0),  # accuracy is a tenth of the version
+        (Stop(versions=2, target=0.3), "versions", 4.0),
+        (Stop(versions=9, target=-5.0), "target", 0.0),
+        (Stop(versions=9, patience=2, metric="constant"), "patience", 4.0),
+        (Stop(versions=9, patience=2), "versions", 18.0),  # always better
+    ],
+)
+def test_stops_at_whichever_limit_comes_first(stop: Stop, why: str, at: float) -> None:
+    run = assemble("fedavg", replace(PAIR, stop=stop), evaluator=counting_versions())
+    lines = run.run()
+    assert (reason(lines), lines[-1]["at"]) == (why, at)
+    assert run.coordinator.reason == why
+    assert_lawful(lines, 2)
+
+
+def counting_versions() -> Inline:
+    """Evaluates a version by its number: every call is a new one."""
+    numbers: Iterator[int] = iter(range(1000))
+    return Inline(lambda weights: {"accuracy": next(numbers) / 10, "constant": 1.0})
+
+
+def test_a_limit_of_time_holds_between_ticks() -> None:
+    lines = simulate("fedavg", replace(PAIR, tick_s=5.0, stop=Stop(time_s=7.5)))
+    assert (reason(lines), lines[-1]["at"]) == ("time", 7.5)
+
+
+class Interrupted(VirtualExecutor):
+    """Ctrl-C comes in the middle of the third `wait` with news."""
+
+    waits = 0
+
+    def wait(self, until: float) -> list[Event]:
+        events = super().wait(until)
+        self.waits += bool(events)
+        if self.waits == 3:
+            raise KeyboardInterrupt
+        return events
+
+
+def interrupted(world: World, trainer: NoopTrainer | None = None) -> VirtualExecutor:
+    executor = world.executor(trainer)
+    executor.__class__ = Interrupted
+    return executor
+
+
+def test_ctrl_c_ends_the_run_cleanly() -> None:
+    # The news of the third `wait` are lost, but the server's books are closed all the same.
+    world = World(latencies=[1.0, 2.0, 2.0], stop=Stop(versions=99))
+    run = assemble("fedbuff", world, executor=interrupted(world))
+    lines = run.run()
+    assert reason(lines) == run.coordinator.reason == "interrupted"
+    assert_lawful(lines, 3)
+
+
+def test_ctrl_c_while_training_ends_the_run_cleanly() -> None:
+    class Stubborn(NoopTrainer):
+        def train(self, tasks: Sequence[Task]) -> Iterator:  # type: ignore[type-arg]
+            if len(self.groups) == 1:
+                raise KeyboardInterrupt
+            return super().train(tasks)
+
+    # At 2 s client 1 goes offline, and the training of what arrives at that instant is broken off:
+    # the executor knows that client 1's task has ended, the server never hears of it.
+    sessions = Sessions({1: [(0.0, 2.0)]})
+    world = World(latencies=[1.0, 9.0], concurrency=2, availability=sessions)
+    run = assemble("fedbuff", world, executor=world.executor(Stubborn()), buffer_size=1)
+    assert reason(run.run()) == "interrupted"
+    assert_lawful(run.memory.lines, 2)
+
+
+def test_a_bug_is_not_swallowed() -> None:
+    class Broken(NoopTrainer):
+        def train(self, tasks: Sequence[Task]) -> Iterator:  # type: ignore[type-arg]
+            raise ZeroDivisionError
+
+    world = World()
+    with pytest.raises(ZeroDivisionError):
+        assemble("fedavg", world, executor=world.executor(Broken())).run()
+
+
+# --- evaluating -----------------------------------------------------------------------------------
+
+
+def evaluations(schedule: Schedule, stop: Stop, tick_s: float = 0.0) -> list[tuple[float, int]]:
+    lines = simulate("fedavg", replace(PAIR, schedule=schedule, stop=stop, tick_s=tick_s))
+    return [(line["at"], line["version"]) for line in of_kind(lines, "evaluated")]
+
+
+def test_without_a_schedule_the_first_and_the_last_version_are_evaluated() -> None:
+    assert evaluations(Schedule(), Stop(versions=3)) == [(0.0, 0), (6.0, 3)]
+
+
+def test_evaluates_on_a_grid_of_time() -> None:
+    # versions at 2, 4, 6; what happens at an instant comes before looking at it
+    found = evaluations(Schedule(every_s=1.5), Stop(time_s=7.0))
+    assert found == [(0.0, 0), (1.5, 0), (3.0, 1), (4.5, 2), (6.0, 3)]
+
+
+def test_evaluates_the_last_version_at_the_end() -> None:
+    assert evaluations(Schedule(every_s=4.0), Stop(time_s=7.0)) == [(0.0, 0), (4.0, 2), (7.0, 3)]
+
+
+def test_evaluates_every_so_many_versions() -> None:
+    found = evaluations(Schedule(every_versions=2), Stop(versions=5))
+    assert found == [(0.0, 0), (4.0, 2), (8.0, 4), (10.0, 5)]
+
+
+def test_evaluates_between_ticks() -> None:
+    # versions at 5 and 10
+    found = evaluations(Schedule(every_s=3.0), Stop(time_s=10.0), tick_s=5.0)
+    assert found == [(0.0, 0), (3.0, 0), (6.0, 1), (9.0, 1), (10.0, 2)]
+
+
+def test_the_schedule_of_evaluations_changes_no_decision() -> None:
+    world = World(jitter=0.5, stop=Stop(time_s=30.0))
+    logs = [
+        simulate("pisces", replace(world, schedule=schedule))
+        for schedule in (Schedule(), Schedule(every_s=0.7), Schedule(every_versions=1))
+    ]
+    rest = [[line for line in lines if line["kind"] != "evaluated"] for lines in logs]
+    assert rest[0] == rest[1] == rest[2]
+
+
+def test_the_loop_does_not_wait_for_an_evaluation_in_the_background() -> None:
+    # Version 0 is measured until the fourth round has begun. Were the loop to wait, it never would.
+    fourth_round, timed_out = threading.Event(), []
+
+    def respond(task: Task, now: float) -> list[Event]:
+        if task.version == 3:
+            fourth_round.set()
+        return answer(lambda _: 1.0)(task, now)
+
+    def slow(weights: Weights) -> dict[str, float]:
+        timed_out.append(not fourth_round.wait(timeout=20.0))
+        return {"accuracy": 0.5}
+
+    executor = FakeExecutor(joins(2), respond, Capabilities(real_time=True))
+    world = replace(PAIR, stop=Stop(versions=5))
+    lines = assemble("fedavg", world, executor=executor, evaluator=Background(slow)).run()
+    assert not any(timed_out)
+    assert [line["version"] for line in of_kind(lines, "evaluated")] == [0, 1, 2, 3, 4, 5]
+    kinds = [line["kind"] for line in lines]
+    assert kinds.index("aggregated") < kinds.index("evaluated")
+    assert kinds[-1] == "stopped"
+
+
+def test_while_a_result_is_to_come_the_loop_looks_for_it_now_and_then() -> None:
+    class Late(Inline):
+        """The result is there at the third look."""
+
+        looks = 0
+
+        @property
+        def busy(self) -> bool:
+            return bool(self._done)
+
+        def finished(self) -> list:  # type: ignore[type-arg]
+            self.looks += bool(self._done)
+            return super().finished() if self.looks > 2 else []
+
+    evaluator = Late(lambda weights: {"accuracy": 1.0})
+    executor = FakeExecutor(joins(2), answer(lambda task: 50.0))
+    world = replace(PAIR, stop=Stop(target=1.0))
+    lines = assemble("fedavg", world, executor=executor, evaluator=evaluator).run()
+    # looked at in `_evaluate_if_due` at 0, then once per poll
+    assert reason(lines) == "target"
+    assert lines[-1]["at"] == pytest.approx(EVALUATION_POLL_S)
+
+
+# --- what a client may get wrong ------------------------------------------------------------------
+
+
+def test_answers_nobody_asked_for_are_dropped() -> None:
+    def respond(asked: Task, now: float) -> list[Event]:
+        done = outcome(asked)
+
+        def arrived(at: float, id: int, client: int) -> Event:
+            return Arrived(now + at, id, client, done.weights, done.report)
+
+        stranger = arrived(0.5, asked.id, 1 - asked.client)  # somebody else's task
+        unheard = arrived(0.5, 777, asked.client)
+        right = arrived(1.0, asked.id, asked.client)
+        return [stranger, unheard, right, right]
+
+    executor = FakeExecutor(joins(2), respond)
+    run = assemble("fedavg", replace(PAIR, stop=Stop(versions=2)), executor=executor)
+    lines = run.run()
+    honest = assemble(
+        "fedavg",
+        replace(PAIR, stop=Stop(versions=2)),
+        executor=FakeExecutor(joins(2), answer(lambda task: 1.0)),
+    )
+    assert [line for line in lines if line["kind"] != "dropped"] == honest.run()
+    assert run.coordinator.weights.flat.equal(honest.coordinator.weights.flat)
+
+
+def test_a_client_that_leaves_takes_its_task_along() -> None:
+    # The executor does not say which task it was: the slot must not leak.
+    def respond(task: Task, now: float) -> list[Event]:
+        return (
+            [Left(now + 1.0, 0, "gone")] if task.client == 0 else answer(lambda _: 2.0)(task, now)
+        )
+
+    executor = FakeExecutor(joins(2), respond)
+    lines = assemble("fedavg", replace(PAIR, stop=Stop(versions=2)), executor=executor).run()
+    assert [a["at"] for a in of_kind(lines, "aggregated")] == [2.0, 4.0]
+    assert_lawful(lines, 2)
+
+
+def test_outliers_and_the_distrusted_are_noted_and_not_asked_again() -> None:
+    # Client 0 reports a loss of 9 where all others report 1. Four alike make a cluster (half the
+    # concurrency), so its first and second 9 are outliers, and with two credits it is out.
+    def respond(task: Task, now: float) -> list[Event]:
+        loss = 9.0 if task.client == 0 else 1.0
+        report = Report(NUM_EXAMPLES, loss, loss)
+        return [Arrived(now + 1.0, task.id, task.client, outcome(task).weights, report)]
+
+    world = World(concurrency=8, credits=2, stop=Stop(time_s=20.0))
+    lines = assemble("pisces", world, executor=FakeExecutor(joins(10), respond)).run()
+    assert [line["credits"] for line in of_kind(lines, "outlier")] == [1, 0]
+    [distrusted] = of_kind(lines, "distrusted")
+    assert distrusted["client"] == 0
+    after = lines[lines.index(distrusted) :]
+    assert 0 not in [line["client"] for line in of_kind(after, "started")]
+    assert len(of_kind(after, "started")) > 50  # and the others go on
+    assert_lawful(lines, 8)
+
+
+def test_staleness_counts_the_versions_made_meanwhile() -> None:
+    # FedBuff, K = 1: client 1 needs 3.5 s; client 0 makes versions at 1, 2 and 3 meanwhile.
+    world = World(latencies=[1.0, 3.5], concurrency=2, stop=Stop(time_s=3.5))
+    lines = simulate("fedbuff", world, buffer_size=1)
+    assert [a["staleness"] for a in of_kind(lines, "aggregated")] == [[0], [0], [0], [3]]
+    assert max_staleness(lines) == 3
+    # coefficients: (1 + s)^-0.5
+    assert of_kind(lines, "aggregated")[-1]["weights"] == [0.5]
+
+
+def test_tasks_are_handed_over_with_their_deadline() -> None:
+    executor = FakeExecutor(joins(2), answer(lambda task: 1.0))
+    world = replace(PAIR, deadline_s=60.0, stop=Stop(versions=1))
+    assemble("fedavg", world, executor=executor).run()
+    assert [t.deadline_s for t in executor.submitted] == [60.0, 60.0]
+    assert task(0, 0).deadline_s is None

@@ -1,0 +1,105 @@
+"""Who may import whom, who may look at a clock, and who may print."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pisces
+
+SOURCE = Path(pisces.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# room (or file of the top room) -> the pisces rooms and files it may import, besides itself;
+# "*" for everything. Everybody may import `types`, `errors` and `seeds`.
+MAY_IMPORT: dict[str, set[str]] = {
+    "types": set(),
+    "errors": set(),
+    "seeds": set(),
+    "policy": {"clients.view"},
+    "saving": set(),
+    "stop": {"record.summary"},
+    "select": {"policy", "clients.view"},  # never each other
+    "pace": {"policy", "clients.view"},
+    "aggregate": {"policy", "clients.view"},
+    "clients": {"policy", "saving"},
+    "execute": {"policy", "saving", "train.base"},
+    "train": {"data", "models"},
+    "data": set(),
+    "models": set(),
+    "evaluate": {"models", "train.base"},
+    "record": set(),
+    "report": {"record"},
+    "config": set(),
+    "protocols": {"policy", "clients.reliability", "select", "pace", "aggregate"},
+    "coordinator": {
+        *("policy", "saving", "stop", "evaluate", "record.lines"),
+        *("clients.manager", "clients.view", "execute.base"),
+    },
+    "build": {"*"},
+    "simulation": {"*"},
+    "cli": {"*"},
+    "__init__": {"*"},
+}
+EXTRAS = {"ray", "flwr", "grpc", "mlflow", "transformers", "tensorboard", "fastapi", "datasets"}
+CLOCKS = {"time", "datetime", "sched", "asyncio"}
+# `simulation` tells how long a run took on the wall; no decision depends on it.
+MAY_LOOK_AT_A_CLOCK = {"execute", "cli", "simulation"}
+
+
+def room(file: Path) -> str:
+    return file.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Every module a file imports, wherever in it, dotted."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: imports are absolute"
+            module = str(node.module)
+            within = module == "pisces"  # `from pisces import build`
+            yield from (f"{module}.{alias.name}" for alias in node.names) if within else [module]
+
+
+def forbidden(file: Path) -> set[str]:
+    """The pisces modules it imports against the table."""
+    allowed = MAY_IMPORT[room(file)] | {room(file), "types", "errors", "seeds"}
+    own = {name.removeprefix("pisces.") for name in imports(file) if name.startswith("pisces.")}
+    return {name for name in own if not allowed & {"*", name, name.partition(".")[0]}}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SOURCE)))
+def test_a_room_imports_only_what_it_may(file: Path) -> None:
+    assert forbidden(file) == set()
+
+
+def test_every_room_is_in_the_table() -> None:
+    assert {room(file) for file in FILES} == set(MAY_IMPORT)
+
+
+def test_extras_are_imported_nowhere_in_the_core() -> None:
+    used = {name.partition(".")[0] for file in FILES for name in imports(file)}
+    assert not used & EXTRAS
+    assert "torch" in used  # the test can see imports
+
+
+def test_only_executors_and_the_command_line_look_at_a_clock() -> None:
+    looking = {room(f) for f in FILES if CLOCKS & {n.partition(".")[0] for n in imports(f)}}
+    assert looking <= MAY_LOOK_AT_A_CLOCK
+    assert looking  # the test can see clocks
+
+
+def names_called(file: Path) -> set[str]:
+    calls = (n.func for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call))
+    return {ast.unparse(function).rpartition(".")[2] for function in calls}
+
+
+def test_only_the_command_line_prints_and_nobody_sleeps() -> None:
+    printing = {room(file) for file in FILES if "print" in names_called(file)}
+    assert printing <= {"cli"}
+    assert not [file for file in FILES if "sleep" in names_called(file) and room(file) != "execute"]

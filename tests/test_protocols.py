@@ -1,0 +1,205 @@
+"""Named protocols: which policies they compose, and where their settings end up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from worlds import NAN, update, view, weights
+
+from pisces import protocols
+from pisces.aggregate.mean import DiscountedMean
+from pisces.clients.reliability import LossOutliers
+from pisces.pace.fedavg import Rounds
+from pisces.pace.fedbuff import Buffered
+from pisces.pace.pisces import Adaptive
+from pisces.policy import Policies
+from pisces.seeds import generator
+from pisces.select.oort import Oort
+from pisces.select.pisces import Guided
+from pisces.select.uniform import Uniform
+
+ALL = [
+    (protocols.fedavg, (Uniform, Rounds, DiscountedMean, type(None))),
+    (protocols.oort, (Oort, Rounds, DiscountedMean, type(None))),
+    (protocols.fedbuff, (Uniform, Buffered, DiscountedMean, type(None))),
+    (protocols.pisces, (Guided, Adaptive, DiscountedMean, LossOutliers)),
+    (protocols.pisces_without_selection, (Uniform, Adaptive, DiscountedMean, LossOutliers)),
+    (protocols.pisces_without_staleness, (Guided, Adaptive, DiscountedMean, LossOutliers)),
+    (protocols.pisces_without_adaptive_pace, (Guided, Buffered, DiscountedMean, LossOutliers)),
+    (protocols.pisces_without_guard, (Guided, Adaptive, DiscountedMean, type(None))),
+]
+
+
+def combined(policies: Policies, version: int = 3) -> tuple[float, tuple[float, ...]]:
+    """One parameter at 10; client 0 (1 sample of 4) is fresh, client 1 (3 of 4) is three behind.
+
+    They moved from 0 to 4 and from 2 to 6.
+    """
+    updates = [
+        update(0, [4.0], base=[0.0], version=version, num_examples=1),
+        update(1, [6.0], base=[2.0], version=version - 3, num_examples=3),
+    ]
+    made = policies.aggregator.combine(
+        weights([10.0]), updates, view(version=version), generator(1, "aggregate")
+    )
+    return made.weights.flat.item(), made.coefficients
+
+
+@pytest.mark.parametrize(("protocol", "kinds"), ALL, ids=[p.__name__ for p, _ in ALL])
+def test_each_protocol_is_one_composition(
+    protocol: Callable[..., Policies], kinds: tuple[type, ...]
+) -> None:
+    p = protocol(20)
+    assert (type(p.selector), type(p.pacer), type(p.aggregator), type(p.judge)) == kinds
+    # The whole concurrency is used from the start.
+    assert p.pacer.slots(view([10] * 30)) == 20
+    assert protocol.__doc__
+
+
+def test_every_call_makes_new_policies() -> None:
+    # Selectors and judges remember: two runs must not share one.
+    one, other = protocols.pisces(20), protocols.pisces(20)
+    assert one.selector is not other.selector
+    assert one.judge is not other.judge
+
+
+@pytest.mark.parametrize(
+    ("over_selection", "enough"),
+    # 20 / 1.3 = 15.4; nobody over-selected still needs all; at least one is needed.
+    [(1.3, 15), (1.0, 20), (2.0, 10), (1000.0, 1)],
+)
+def test_over_selection_uses_the_first_of_a_cohort(over_selection: float, enough: int) -> None:
+    for protocol in (protocols.fedavg, protocols.oort):
+        pacer = protocol(20, over_selection=over_selection).pacer
+        assert pacer.min_clients == enough
+
+
+# A defect: 33 / 1.1 is 29.999... in floats and is cut to 29.
+@pytest.mark.xfail(strict=True, reason="over-selection cuts a quotient that is whole")
+def test_over_selection_does_not_lose_one_to_rounding() -> None:
+    assert protocols.fedavg(33, over_selection=1.1).pacer.min_clients == 30
+
+
+def test_without_over_selection_everybody_is_waited_for() -> None:
+    pacer = protocols.fedavg(2).pacer
+    assert pacer.min_clients == 1
+    assert not pacer.ready(view(running=[(1, 0, 0.0)], buffer=[update(0)], now=1e9))
+
+
+def test_a_round_deadline_reaches_the_pace() -> None:
+    world = view(running=[(1, 0, 3.0)], buffer=[update(0)])
+    for protocol in (protocols.fedavg, protocols.oort):
+        assert protocol(2, round_deadline_s=5.0).pacer.next_check(world) == 8.0
+        assert protocol(2).pacer.next_check(world) == math.inf
+
+
+def test_fedavg_averages_by_samples() -> None:
+    # 1/4 x 4 + 3/4 x 6 = 5.5.
+    assert combined(protocols.fedavg(20)) == (5.5, (0.25, 0.75))
+
+
+def test_fedbuff_is_its_own_rule_by_default() -> None:
+    # 10 + 1/2 x 4 + 1/2 x 1/2 x 4 = 13.
+    assert combined(protocols.fedbuff(20)) == (13.0, (0.5, 0.25))
+
+
+def test_fedbuff_in_the_mixing_form() -> None:
+    # 10 + 1/4 (4 - 10) + 3/4 x 1/2 (6 - 10) = 10 - 1.5 - 1.5 = 7; at half the rate 8.5.
+    mixing = protocols.fedbuff(20, reference="current", share="samples")
+    assert combined(mixing) == (7.0, (0.25, 0.375))
+    slower = protocols.fedbuff(20, reference="current", share="samples", server_rate=0.5)
+    assert combined(slower) == (8.5, (0.125, 0.1875))
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "goal"),
+    [(20, 4), (5, 1), (1, 1), (13, 3)],  # 20 %, at least one; 2.6 rounds to 3
+)
+def test_a_buffer_is_a_fifth_of_the_concurrency(concurrency: int, goal: int) -> None:
+    for protocol in (protocols.fedbuff, protocols.pisces_without_adaptive_pace):
+        assert protocol(concurrency).pacer.min_clients == goal
+        assert protocol(concurrency, buffer_size=7).pacer.min_clients == 7
+
+
+def test_fedbuff_may_refuse_stale_updates() -> None:
+    world = view(version=5)
+    assert protocols.fedbuff(20).pacer.accepts(world, update(0, version=0))
+    assert not protocols.fedbuff(20, max_staleness=4).pacer.accepts(world, update(0, version=0))
+
+
+def test_pisces_mixes_with_a_discount() -> None:
+    assert combined(protocols.pisces(20)) == (7.0, (0.25, 0.375))  # as the mixing form above
+    # Against the base: 10 + 1/4 x 4 + 3/8 x 4 = 12.5; without the penalty 10 + 1/4 x 4 + 3/4 x 4.
+    assert combined(protocols.pisces(20, reference="base"))[0] == 12.5
+    assert combined(protocols.pisces(20, reference="base", weight_penalty=0.0))[0] == 14.0
+    assert combined(protocols.pisces(20, server_rate=0.5))[0] == 8.5
+
+
+def test_the_bound_of_pisces_is_its_concurrency_unless_given() -> None:
+    # One client of 40 s runs: 40 / 20 and 40 / 4.
+    world = view([10], latency_s=[40.0], running=[(0, 0, 0.0)])
+    assert protocols.pisces(20).pacer.next_check(world) == 2.0
+    assert protocols.pisces(20, staleness_bound=4).pacer.next_check(world) == 10.0
+
+
+def test_pace_and_guess_reach_the_pacer() -> None:
+    world = view([10], latency_s=[NAN], running=[(0, 0, 0.0)])
+    assert protocols.pisces(20, unseen_latency_s=180.0).pacer.next_check(world) == 9.0
+    assert protocols.pisces(20, pace="strict").pacer.needs_deadline
+    assert not protocols.pisces(20, pace="elapsed").pacer.needs_deadline
+
+
+def test_exploration_settings_reach_the_selector() -> None:
+    # Five clients of which 3 and 4 are new; without exploration the best two are taken.
+    world = view([10, 20, 30, 40, 50], loss_rms=[1.0, 1.0, 1.0, NAN, NAN])
+    settings = {"exploration": 0.0, "min_exploration": 0.0}
+    for protocol in (protocols.pisces, protocols.pisces_without_guard):
+        picks = protocol(20, **settings).selector.pick(world, 2, generator(1, "select"))
+        assert sorted(a.client for a in picks) == [1, 2]
+
+
+def chosen(policies: Policies) -> int:
+    """Client 0 has 10 samples; client 1 has 25, but is usually eight behind: 25 x 9^-penalty."""
+    world = view([10, 25], loss_rms=[1.0, 1.0], staleness={1: [8]})
+    (pick,) = policies.selector.pick(world, 1, generator(1, "select"))
+    return pick.client
+
+
+def test_the_selection_penalty_decides_between_rich_and_fresh() -> None:
+    # 25 x 9^-1/2 = 8.3 < 10, but 25 x 9^-0.4 = 10.4 and 25 > 10.
+    assert chosen(protocols.pisces(20)) == 0
+    assert chosen(protocols.pisces(20, selection_penalty=0.4)) == 1
+    assert chosen(protocols.pisces_without_staleness(20)) == 1
+
+
+# A defect: the variant's selector is made anew, without the settings given for it.
+@pytest.mark.xfail(strict=True, reason="pisces_without_staleness ignores exploration settings")
+def test_without_staleness_keeps_the_other_settings_of_the_selection() -> None:
+    world = view([10, 20, 30, 40, 50], loss_rms=[1.0, 1.0, 1.0, NAN, NAN])
+    policies = protocols.pisces_without_staleness(20, exploration=0.0, min_exploration=0.0)
+    for seed in range(5):
+        picks = policies.selector.pick(world, 2, generator(seed, "select"))
+        assert sorted(a.client for a in picks) == [1, 2]
+
+
+def test_the_guard_takes_its_settings() -> None:
+    judge = protocols.pisces(4, outlier_window=2, outlier_eps=1.0, drop_outliers=True).judge
+    assert judge is not None
+    assert judge.drops_outliers
+    # As in the guard's own tests: 3 sigma reach from 1.1 to 1.3, one sigma (0.074) does not.
+    for client, loss in enumerate((1.0, 1.1, 0.9, 1.05)):
+        judge.is_outlier(update(client, version=10, loss=loss))
+    assert not judge.is_outlier(update(4, version=13, loss=1.3))  # nobody within two versions
+    assert judge.is_outlier(update(4, version=12, loss=1.3))
+
+
+def test_variants_take_the_settings_of_pisces() -> None:
+    world = view([10], latency_s=[40.0], running=[(0, 0, 0.0)])
+    for protocol in (
+        protocols.pisces_without_selection,
+        protocols.pisces_without_staleness,
+        protocols.pisces_without_guard,
+    ):
+        assert protocol(20, staleness_bound=4).pacer.next_check(world) == 10.0

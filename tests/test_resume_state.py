@@ -1,0 +1,131 @@
+"""A run broken off anywhere and taken up by fresh objects goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs import (
+    Assembled,
+    World,
+    any_protocol,
+    any_world,
+    assemble,
+    assert_lawful,
+    digits,
+    log_bytes,
+    through_json,
+)
+
+from pisces.build import PROTOCOLS, wire
+from pisces.execute.failures import Failures
+from pisces.record.lines import Line, Memory
+from pisces.stop import Stop
+from pisces.types import Weights
+
+TROUBLED = World(
+    jitter=0.3,
+    failures=Failures(0.1, 0.1, 0.1, return_after_s=3.0),
+    deadline_s=7.0,
+    stop=Stop(time_s=60.0),
+)
+
+
+def broken_off(protocol: str, world: World, num_steps: int) -> tuple[list[Line], Weights]:
+    """The run in two parts: so many steps, then the rest in fresh objects."""
+    first = assemble(protocol, world)
+    advance(first, num_steps)
+    second = take_up(first, protocol, world)
+    return first.memory.lines + second.run(), second.coordinator.weights
+
+
+def advance(run: Assembled, num_steps: int) -> None:
+    """So many steps, or fewer where there is a reason to stop."""
+    for _ in range(num_steps):
+        if run.coordinator.reason is None:
+            run.coordinator.step()
+
+
+def take_up(run: Assembled, protocol: str, world: World) -> Assembled:
+    """Another run, made anew, from where this one stands; as finished as it is."""
+    fresh = assemble(protocol, world)
+    fresh.coordinator.restore(through_json(run.coordinator.state()))
+    fresh.coordinator.reason = run.coordinator.reason
+    return fresh
+
+
+@settings(max_examples=80)
+@given(protocol=any_protocol, world=any_world(), num_steps=st.integers(0, 40))
+def test_any_run_goes_on_from_any_step(protocol: str, world: World, num_steps: int) -> None:
+    whole = assemble(protocol, world)
+    lines, weights = broken_off(protocol, world, num_steps)
+    assert log_bytes(lines) == log_bytes(whole.run())
+    assert torch.equal(weights.flat, whole.coordinator.weights.flat)
+
+
+@pytest.mark.parametrize("tick_s", [0.0, 5.0])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol_goes_on_after_every_few_steps(protocol: str, tick_s: float) -> None:
+    world = replace(TROUBLED, tick_s=tick_s)
+    whole = assemble(protocol, world)
+    expected = log_bytes(whole.run())
+    run, lines = assemble(protocol, world), []
+    while run.coordinator.reason is None:
+        advance(run, 3)
+        lines += run.memory.lines
+        run = take_up(run, protocol, world)
+    lines += run.run()
+    assert log_bytes(lines) == expected
+    assert torch.equal(run.coordinator.weights.flat, whole.coordinator.weights.flat)
+    assert_lawful(lines, world.concurrency)
+
+
+def test_saving_changes_nothing() -> None:
+    whole, saved = assemble("pisces", TROUBLED), assemble("pisces", TROUBLED)
+    while saved.coordinator.reason is None:
+        saved.coordinator.state()
+        saved.coordinator.step()
+    assert log_bytes(saved.run()) == log_bytes(whole.run())
+
+
+def test_what_was_saved_does_not_change_with_the_run() -> None:
+    run = assemble("pisces", TROUBLED)
+    for _ in range(12):
+        run.coordinator.step()
+    state = run.coordinator.state()
+    kept = through_json(state)
+    run.run()
+    after = through_json(state)
+    assert after.values == kept.values
+    bits = [{n: np.asarray(a).tobytes() for n, a in s.arrays.items()} for s in (kept, after)]
+    assert bits[0] == bits[1]
+
+
+def test_a_version_is_saved_once_however_many_tasks_need_it() -> None:
+    run = assemble("fedavg", World())
+    run.coordinator.step()  # three tasks start from version 0
+    names = [name for name in run.coordinator.state().arrays if "version" in name]
+    assert sorted(names) == [
+        "executor/version/0",
+        "manager/table/last_version",
+        "manager/version/0",
+    ]
+
+
+@pytest.mark.parametrize("protocol", ["pisces", "oort"])
+def test_real_training_goes_on_bit_by_bit(protocol: str) -> None:
+    whole, first, second = Memory(), Memory(), Memory()
+    expected = wire(digits(protocol), whole).run()
+    coordinator = wire(digits(protocol), first)
+    for _ in range(5):
+        coordinator.step()
+    assert coordinator.reason is None
+    fresh = wire(digits(protocol), second)
+    fresh.restore(through_json(coordinator.state()))
+    weights = fresh.run()
+    assert log_bytes(first.lines + second.lines) == log_bytes(whole.lines)
+    assert torch.equal(weights.flat, expected.flat)
