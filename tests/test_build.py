@@ -13,7 +13,7 @@ import torch
 from worlds import view
 
 from pisces import build
-from pisces.build import Simulation, load_weights, resolved, settings_of, simulation, wire
+from pisces.build import Simulation, resolved, settings_of, simulation, wire
 from pisces.config import Config, check, parse
 from pisces.errors import ConfigError, DataError, PiscesError
 from pisces.evaluate import Schedule
@@ -27,6 +27,7 @@ from pisces.record.lines import Memory
 from pisces.stop import Stop
 from pisces.train.base import Recipe
 from pisces.types import Plan
+from pisces.world import load_weights
 
 SMALL = ("clients.count=10", "clients.concurrency=5", "train.device=cpu", "model.hidden=[]")
 
@@ -149,8 +150,6 @@ def test_settings_of_other_protocols_may_stand_in_the_file() -> None:
     assert fedbuff.pacer.min_clients == 3
 
 
-# A defect: what is misspelt for another protocol is found only when that protocol is run.
-@pytest.mark.xfail(strict=True, reason="only the chosen protocol's settings are checked")
 def test_settings_of_other_protocols_are_checked_too() -> None:
     with pytest.raises(ConfigError, match="buffer_size"):
         build.policies_of(config_of("protocols.fedbuff.bufer_size=3"))

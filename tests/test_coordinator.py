@@ -28,6 +28,7 @@ from runs import (
 
 from pisces.clients.view import View
 from pisces.coordinator import EVALUATION_POLL_S
+from pisces.errors import PolicyError
 from pisces.evaluate import Background, Inline, Schedule
 from pisces.execute.base import Capabilities
 from pisces.execute.failures import Failures
@@ -109,15 +110,16 @@ def test_with_a_tick_decisions_wait_for_the_end_of_the_window() -> None:
 
 def test_a_loop_that_slept_through_windows_goes_on_with_the_next_one() -> None:
     class Sleepy(FakeExecutor):
-        """Its second `wait` comes back after 12 s, whatever was asked."""
+        """Oversleeps to 12 s first, and never wakes at once."""
 
         def wait(self, until: float) -> list[Event]:
-            return super().wait(12.0 if 0 < until < 12 else until)
+            return super().wait(max(until, 12.0, self.now + 0.3) if until else 0.0)
 
-    executor = Sleepy(joins(2), answer(lambda task: 13.0))
+    executor = Sleepy(joins(2), answer(lambda task: 12.1))
     world = replace(PAIR, tick_s=5.0, stop=Stop(versions=1))
     lines = assemble("fedavg", world, executor=executor).run()
-    # windows end at 5, 10, 15: it wakes at 12, then decides at 15
+    # The windows end at 5, 10 and 15. It decides at 12, late, and then at 15: what arrives at 12.1
+    # must not be caught by making up for the window that ended at 10.
     assert [line["at"] for line in of_kind(lines, "aggregated")] == [15.0]
 
 
@@ -281,6 +283,12 @@ def test_silent_clients_without_a_deadline_end_the_run() -> None:
     assert told(lines[-2:]) == [("failed", 0.0), ("stopped", 0.0)]
     assert reason(lines) == "silent clients"
     assert_lawful(lines, 3)
+
+
+def test_silence_is_noticed_at_once_whatever_the_pacer_would_wait_for() -> None:
+    world = World(failures=Failures(vanish=1.0), stop=Stop(versions=9))
+    lines = simulate("pisces", world, unseen_latency_s=60.0)
+    assert (reason(lines), lines[-1]["at"]) == ("silent clients", 0.0)
 
 
 def test_nobody_at_all_ends_the_run() -> None:
@@ -581,3 +589,22 @@ def test_tasks_are_handed_over_with_their_deadline() -> None:
     assemble("fedavg", world, executor=executor).run()
     assert [t.deadline_s for t in executor.submitted] == [60.0, 60.0]
     assert task(0, 0).deadline_s is None
+
+
+@pytest.mark.parametrize(
+    ("picks", "why"),
+    [
+        ([0, 0], "up to 2 different clients, not \\[0, 0\\]"),
+        ([0, 1, 2], "up to 2 different clients, not \\[0, 1, 2\\]"),
+        ([7], "in view.selectable, not \\[7\\]"),
+        ([-1], "in view.selectable, not \\[-1\\]"),
+    ],
+)
+def test_a_selector_that_breaks_its_contract_is_told_so(picks: list[int], why: str) -> None:
+    class Wrong(Selector):
+        def pick(self, view: View, slots: int, rng: object) -> list[Assignment]:
+            return [Assignment(client) for client in picks]
+
+    policies = replace(fedavg(2), selector=Wrong())
+    with pytest.raises(PolicyError, match=why):
+        simulate(policies, World(latencies=[1.0, 2.0, 3.0], concurrency=2))

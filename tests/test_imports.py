@@ -33,7 +33,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluate": {"models", "train.base"},
     "record": set(),
     "report": {"record"},
-    "config": set(),
+    "config": {"explain"},
+    "explain": set(),
+    "world": {"config", "explain", "data", "models", "execute"},
     "protocols": {"policy", "clients.reliability", "select", "pace", "aggregate"},
     "coordinator": {
         *("policy", "saving", "stop", "evaluate", "record.lines"),

@@ -76,8 +76,6 @@ def test_over_selection_uses_the_first_of_a_cohort(over_selection: float, enough
         assert pacer.min_clients == enough
 
 
-# A defect: 33 / 1.1 is 29.999... in floats and is cut to 29.
-@pytest.mark.xfail(strict=True, reason="over-selection cuts a quotient that is whole")
 def test_over_selection_does_not_lose_one_to_rounding() -> None:
     assert protocols.fedavg(33, over_selection=1.1).pacer.min_clients == 30
 
@@ -174,8 +172,6 @@ def test_the_selection_penalty_decides_between_rich_and_fresh() -> None:
     assert chosen(protocols.pisces_without_staleness(20)) == 1
 
 
-# A defect: the variant's selector is made anew, without the settings given for it.
-@pytest.mark.xfail(strict=True, reason="pisces_without_staleness ignores exploration settings")
 def test_without_staleness_keeps_the_other_settings_of_the_selection() -> None:
     world = view([10, 20, 30, 40, 50], loss_rms=[1.0, 1.0, 1.0, NAN, NAN])
     policies = protocols.pisces_without_staleness(20, exploration=0.0, min_exploration=0.0)

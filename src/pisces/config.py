@@ -6,12 +6,10 @@ types and impossible values are refused in one line each that names the key, the
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from reprlib import repr as shortened  # a value may be a whole table
 from typing import Annotated, Any, Literal, get_args
 
 import tomlkit
@@ -24,10 +22,10 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails
 from tomlkit.exceptions import TOMLKitError
 
 from pisces.errors import ConfigError
+from pisces.explain import explain
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -314,18 +312,7 @@ def check(values: Mapping[str, Any], source: str = "config") -> Config:
     try:
         return Config.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError(explain(error, source, all_keys())) from None
-
-
-def explain(error: ValidationError, source: str, keys: Sequence[str]) -> str:
-    """One line per wrong key; `keys` are those that would have been right."""
-    wrong: dict[str, list[str]] = {}  # what may be one of several things breaks several rules
-    for detail in error.errors():
-        key = ".".join(_path(detail))
-        wrong.setdefault(key, []).append(_rule(detail, key, keys))
-    return "\n".join(
-        ": ".join(filter(None, (source, key, "; or ".join(rules)))) for key, rules in wrong.items()
-    )
+        raise ConfigError(explain(error, source, all_keys(), _latency_kinds())) from None
 
 
 def _apply(values: dict[str, Any], change: str) -> None:
@@ -346,49 +333,6 @@ def _value(raw: str) -> Any:
         return tomlkit.parse(f"value = {raw}").unwrap()["value"]
     except TOMLKitError:
         return raw
-
-
-def _rule(detail: ErrorDetails, key: str, keys: Sequence[str]) -> str:
-    """What was expected instead of which value, or the nearest valid key."""
-    match detail["type"]:
-        case "extra_forbidden" if key in keys:  # only one table comes in several kinds
-            return f"not a key of kind {detail['loc'][1]!r}"
-        case "extra_forbidden":
-            return f"unknown key{_nearest(key, keys)}"
-        case "missing":
-            return "this key is needed"
-        case "value_error":
-            return detail["msg"].removeprefix("Value error, ")
-        case "union_tag_invalid":
-            rule = f"must be one of {', '.join(_latency_kinds())}"
-            return f"{rule}, not {detail['ctx']['tag']!r}"
-        case "model_type" | "model_attributes_type" | "dict_type":
-            rule = "must be a table"
-        case _:
-            rule = detail["msg"].replace("Input should be", "must be")
-    return f"{rule}, not {shortened(detail['input'])}"
-
-
-def _path(detail: ErrorDetails) -> Iterator[str]:
-    """The keys of an error's location, without the names pydantic gives to a union's branches."""
-    loc = detail["loc"]
-    for depth, part in enumerate(loc):
-        if depth == 1 and loc[0] == "latency" and part in _latency_kinds():
-            continue
-        if isinstance(part, str) and "[" not in part:
-            yield part
-    if detail["type"] == "union_tag_invalid":
-        yield "kind"
-
-
-def _nearest(key: str, keys: Sequence[str]) -> str:
-    """A hint at the key that was probably meant."""
-    last = key.rpartition(".")[2]
-    moved = [k for k in keys if k.rpartition(".")[2] == last]
-    close = moved or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
-    if not close:
-        close = [k for k in keys if difflib.get_close_matches(last, [k.rpartition(".")[2]])]
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def all_keys() -> list[str]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
+from pisces.errors import PolicyError
 from pisces.evaluate import Evaluator, Schedule
 from pisces.execute.base import Executor
 from pisces.policy import Assignment, Policies, Stateful
@@ -131,7 +132,9 @@ class Coordinator:
         view = self._view()
         slots = self._pacer.slots(view)
         if slots > 0 and len(view.selectable):
-            for assignment in self._selector.pick(view, slots, self._select_rng):
+            assignments = self._selector.pick(view, slots, self._select_rng)
+            _check_picks(assignments, view, slots)
+            for assignment in assignments:
                 self._start(assignment)
 
     def _mend_dead_end(self) -> None:
@@ -284,3 +287,14 @@ class Coordinator:
             "pacer": self._pacer,
             "aggregator": self._aggregator,
         }
+
+
+def _check_picks(assignments: Sequence[Assignment], view: View, slots: int) -> None:
+    """Refuse what a selector may not do, before anything is started."""
+    picked = [assignment.client for assignment in assignments]
+    if len(set(picked)) < len(picked) or len(picked) > slots:
+        raise PolicyError(f"a selector picks up to {slots} different clients, not {picked}")
+    known = range(view.clients.num_clients)
+    strangers = [c for c in picked if c not in known or not view.is_selectable[c]]
+    if strangers:
+        raise PolicyError(f"a selector picks clients in view.selectable, not {strangers}")

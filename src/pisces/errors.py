@@ -4,6 +4,7 @@
     +-- ConfigError     a key, a value or a combination of them breaks a rule
     +-- DataError       a dataset, trace or model file is missing or not what it should be
     +-- RunError        a run folder cannot be read or written
+    +-- PolicyError     a policy (of yours, probably) broke its contract
 
 The message says the rule, the value and the remedy; the command line prints it without a traceback.
 """
@@ -23,3 +24,7 @@ class DataError(PiscesError):
 
 class RunError(PiscesError):
     """A run folder cannot be read or written."""
+
+
+class PolicyError(PiscesError):
+    """A policy broke its contract."""

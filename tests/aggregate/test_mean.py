@@ -30,6 +30,11 @@ def test_fedavg_weighs_by_samples() -> None:
     assert made.coefficients == (0.25, 0.75)
 
 
+def test_staleness_does_not_count_unless_asked() -> None:
+    made = combine(DiscountedMean(), weights([0.0]), [update(0, [9.0], version=2)], version=10)
+    assert made.weights.flat.tolist() == [9.0]
+
+
 # Version 3. Client 0 is fresh and moved by (1, 2); client 1 is three behind, which counts
 # (1 + 3)^-1/2 = 1/2, and moved by (2, 0) from its own base. Half each, whatever their samples:
 # (10, 10) + 1/2 (1, 2) + 1/4 (2, 0) = (11, 11).

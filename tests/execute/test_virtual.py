@@ -131,7 +131,8 @@ def test_everything_pending_is_trained_in_one_call_when_the_first_result_is_due(
 def test_what_will_not_arrive_is_not_trained() -> None:
     trainer = NoopTrainer()
     kinds: dict[int, Kind] = {0: "crash", 1: "dropout", 2: "vanish"}
-    executor = opened(World(latencies=[6.0] * 6, failures=Doom(kinds=kinds)), trainer)
+    world = World(latencies=[6.0] * 5 + [1.0], failures=Doom(kinds=kinds))
+    executor = opened(world, trainer)
     for client in range(3):
         executor.submit(task(client, client))
     executor.submit(task(3, 3, deadline_s=5.0))  # too slow

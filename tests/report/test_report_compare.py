@@ -158,9 +158,13 @@ def test_rows(make_run: MakeRun) -> None:
     assert oort.max_staleness is None
 
 
-def test_the_first_run_is_the_reference_unless_one_is_named(make_run: MakeRun) -> None:
+def test_the_fastest_is_the_reference_unless_one_is_named(make_run: MakeRun) -> None:
     runs = [make_run("slow", 1, {90.0: 0.9}), make_run("fast", 1, {10.0: 0.9})]
-    slow, fast = compare(runs, 0.8)
+    assert [(row.protocol, row.speedup) for row in compare(runs, 0.8)] == [
+        ("fast", None),
+        ("slow", 9.0),
+    ]
+    slow, fast = compare(runs, 0.8, reference="slow")
     assert slow.protocol == "slow"
     assert fast.speedup == pytest.approx(10 / 90)
 
@@ -168,7 +172,8 @@ def test_the_first_run_is_the_reference_unless_one_is_named(make_run: MakeRun) -
 def test_the_fastest_of_the_others_comes_first(make_run: MakeRun) -> None:
     times = {"a": 50.0, "b": 90.0, "never": None, "at once": 0.0, "soon": 5.0}
     runs = [make_run(p, 1, {} if t is None else {t: 0.9}) for p, t in times.items()]
-    assert [r.protocol for r in compare(runs, 0.8)] == ["a", "at once", "soon", "b", "never"]
+    rows = compare(runs, 0.8, reference="a")
+    assert [r.protocol for r in rows] == ["a", "at once", "soon", "b", "never"]
 
 
 def test_a_run_without_a_final_value_counts_as_the_worst(make_run: MakeRun) -> None:

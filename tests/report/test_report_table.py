@@ -62,10 +62,10 @@ def test_protocols_side_by_side() -> None:
     some = replace(OTHER, protocol="fedavg", reached=2)
     shown = lines(comparison_table([ROW, OTHER, some, late]))
     assert [" ".join(line.split()) for line in shown] == [
-        "time to max final wall",
-        "protocol target speed-up versions updates staleness accuracy time",
+        "time to speed-up max final wall",
+        "protocol target of pisces versions updates staleness accuracy time",
         "─" * len(shown[2].strip()),
-        "pisces 440 s reference 1,433 12,345 20 0.9877 4.6 s",
+        "pisces 440 s 1,433 12,345 20 0.9877 4.6 s",
         "fedbuff 616 s 1.40x 1,433 12,345 20 0.9877 4.6 s",
         "1.25-1.50",
         "fedavg 616 s 1.40x 1,433 12,345 20 0.9877 4.6 s",

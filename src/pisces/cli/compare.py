@@ -68,7 +68,9 @@ def run_and_show(
     cores = os.cpu_count() or 1
     runs, interrupted = run_all(jobs, min(num_workers or cores, len(jobs)), quiet=quiet)
     if runs:
-        show_comparison(runs, target, jobs[0].config.stop.metric, folder, as_json=as_json)
+        first = runs[0]  # of the protocol named first, if it was begun at all
+        metric = jobs[0].config.stop.metric
+        show_comparison(runs, target, metric, folder, reference=first.protocol, as_json=as_json)
     if interrupted:
         stderr.print(f"interrupted: {len(runs)} of {len(jobs)} runs were begun")
         raise typer.Exit(130)

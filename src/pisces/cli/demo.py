@@ -20,9 +20,10 @@ def demo(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Pisces against FedBuff, Oort and FedAvg on handwritten digits; takes less than a minute.
+    """Pisces against FedBuff, Oort and FedAvg on real data, in a minute.
 
-    100 clients differ in speed (15 to 180 s per task) and in data.
+    The data are handwritten digits, held by 100 clients that differ
+    in speed (15 to 180 s per task) and in how much they have of what.
     Every protocol meets the same clients: same data, latencies and seeds.
     Whatever comes out is printed.
     """

@@ -30,7 +30,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Test a run's final model, also on every client's own data: spread and worst decile.
+    """Test a run's final model, also on every client's own data.
 
     A client's own data is what it trained on, so its accuracy there says
     how fairly the model serves the clients, not how well it generalises;
@@ -44,13 +44,13 @@ def evaluate(
     """
     import torch
 
-    from pisces import build
+    from pisces import world
 
     run = Run.open(folder)
     settings = _settings(run, data)
     torch.set_num_threads(settings.train.threads)
-    federated = build.federated_data(settings)
-    model = build.initial_model(settings, federated)
+    federated = world.federated_data(settings)
+    model = world.initial_model(settings, federated)
     found = _measure(model, federated)
     if as_json:
         print_json({"folder": str(folder), "dataset": settings.data.dataset, **found})

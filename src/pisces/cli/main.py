@@ -24,7 +24,7 @@ from pisces.errors import PiscesError
 
 app = typer.Typer(
     name="pisces",
-    help="Asynchronous federated learning: who trains, when to aggregate, how updates combine.",
+    help="Asynchronous federated learning: nobody waits for the slowest client.",
     epilog="Start with: pisces demo",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -54,7 +54,7 @@ def _main(
 def main() -> None:
     """Run the command line; an error the user can mend is one line, not a traceback."""
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(prog_name="pisces", standalone_mode=False))
     except PiscesError as error:
         _refuse(str(error))
     except Exception as error:

@@ -27,14 +27,14 @@ def report(
         str | None, typer.Option(help="What to compare by; default: the runs' own.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Protocol whose speed-up is shown; default: the first.")
+        str | None, typer.Option(help="Protocol whose speed-up is shown; default: the fastest.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where plots go; default: the first folder.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show finished (or interrupted, or running) runs: a table and plots.
+    """Show finished, interrupted or running runs: a table and plots.
 
     [bold]Examples[/]
 

@@ -21,7 +21,7 @@ def runs(
     ),
     as_json: Json = False,
 ) -> None:
-    """List the runs below a folder: protocol, seed, how they ended and how good they got.
+    """List the runs below a folder: how they ended, how good they got.
 
     [bold]Example[/]
 

@@ -42,7 +42,12 @@ class View:
     history: Sequence[Evaluated] = ()
 
     @cached_property
-    def selectable(self) -> NDArray[np.int64]:
-        """Clients that may be started: there, trusted, not running, and no update waiting."""
+    def is_selectable(self) -> NDArray[np.bool_]:
+        """Which clients may be started: there, trusted, not running, and no update waiting."""
         c = self.clients
-        return np.flatnonzero(c.present & c.trusted & ~c.running & ~c.buffered)
+        return c.present & c.trusted & ~c.running & ~c.buffered
+
+    @cached_property
+    def selectable(self) -> NDArray[np.int64]:
+        """The clients that may be started, ascending."""
+        return np.flatnonzero(self.is_selectable)

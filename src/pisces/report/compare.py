@@ -88,7 +88,7 @@ class Result:
 def compare(
     runs: Iterable[Run], target: float, *, metric: str = "accuracy", reference: str | None = None
 ) -> list[Row]:
-    """One row per protocol: the reference (default: the first run's), then the fastest first."""
+    """One row per protocol: the reference (default: the fastest), then the fastest first."""
     results = {
         protocol: {
             seed: Result(run.time_to_target(target, metric), run.summary)
@@ -98,16 +98,16 @@ def compare(
     }
     if not results:
         raise RunError("there are no runs to compare: give at least one run folder")
-    reference = reference or next(iter(results))
+    reference = reference or min(results, key=lambda name: _typical_time(results[name]))
     if reference not in results:
         raise RunError(f"no run of the reference {reference!r}: choose one of {', '.join(results)}")
-    others = {name: group for name, group in results.items() if name != reference}
-    rows = [
-        _row(name, group, paired_speedup(group, results[reference]), metric)
-        for name, group in others.items()
-    ]
     first = _row(reference, results[reference], Speedup(), metric)
-    return [first, *sorted(rows, key=_time_or_inf)]
+    others = [
+        _row(name, group, paired_speedup(group, results[reference]), metric)
+        for name, group in results.items()
+        if name != reference
+    ]
+    return [first, *sorted(others, key=_time_or_inf)]
 
 
 def by_protocol(runs: Iterable[Run]) -> dict[str, dict[int | None, Run]]:
@@ -212,6 +212,12 @@ def _worst(metric: str) -> float:
 
 def _median(values: Iterable[float | None], unknown: float) -> float | None:
     return _finite(np.median([unknown if value is None else value for value in values]))
+
+
+def _typical_time(results: BySeed) -> float:
+    """The median time to target, infinite for those that did not get there."""
+    times = [math.inf if r.time_s is None else r.time_s for r in results.values()]
+    return float(np.median(times))
 
 
 def _time_or_inf(row: Row) -> float:

@@ -11,6 +11,7 @@ from pisces.record.reader import Run
 from pisces.report.compare import MIN_BOOTSTRAP, Row
 
 UNKNOWN = "-"
+LONGEST_NAME = 9  # of a protocol in a heading, for the table to fit into 80 columns
 
 
 def comparison_table(
@@ -18,12 +19,13 @@ def comparison_table(
 ) -> Table:
     """Protocols side by side; the first row is the reference of the speed-ups."""
     goal = "target" if target is None else f"{target:g}"
+    first = rows[0].protocol
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=_caption(rows))
     # Only a protocol's name may be folded: a number in two pieces is no number.
     table.add_column("protocol", overflow="fold")
     for heading in (
         f"time to\n{goal}",
-        "speed-up",
+        f"speed-up\nof {first if len(first) <= LONGEST_NAME else 'row 1'}",
         "versions",
         "updates",
         "max\nstaleness",
@@ -87,7 +89,7 @@ def _cells(row: Row, *, is_reference: bool) -> tuple[str, ...]:
     return (
         row.protocol,
         time_text(row),
-        "reference" if is_reference else speedup_text(row),
+        "" if is_reference else speedup_text(row),
         f"{row.versions:,.0f}",
         f"{row.updates:,.0f}",
         _count(row.max_staleness),

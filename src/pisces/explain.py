@@ -1,0 +1,78 @@
+"""Why a setting is refused, in one line: the key, the rule, the value, the nearest valid key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Sequence
+from reprlib import repr as shortened  # a value may be a whole table
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from pisces.errors import ConfigError
+
+
+def explain(
+    error: ValidationError, source: str, keys: Sequence[str], kinds: Sequence[str] = ()
+) -> str:
+    """One line per wrong key.
+
+    `keys` are those that would have been right, `kinds` the names of a table's alternatives.
+    """
+    wrong: dict[str, list[str]] = {}  # what may be one of several things breaks several rules
+    for detail in error.errors():
+        key = ".".join(_path(detail, kinds))
+        wrong.setdefault(key, []).append(_rule(detail, key, keys))
+    return "\n".join(
+        ": ".join(filter(None, (source, key, "; or ".join(rules)))) for key, rules in wrong.items()
+    )
+
+
+def _rule(detail: ErrorDetails, key: str, keys: Sequence[str]) -> str:
+    """What was expected instead of which value, or the nearest valid key."""
+    match detail["type"]:
+        case "extra_forbidden" if key in keys:  # only one table comes in several kinds
+            return f"not a key of kind {detail['loc'][1]!r}"
+        case "extra_forbidden":
+            return f"unknown key{_nearest(key, keys)}"
+        case "missing":
+            return "this key is needed"
+        case "value_error":
+            return detail["msg"].removeprefix("Value error, ")
+        case "union_tag_invalid":
+            expected = detail["ctx"]["expected_tags"].replace("'", "")
+            return f"must be one of {expected}, not {detail['ctx']['tag']!r}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            rule = "must be a table"
+        case _:
+            rule = detail["msg"].replace("Input should be", "must be")
+    return f"{rule}, not {shortened(detail['input'])}"
+
+
+def _path(detail: ErrorDetails, kinds: Sequence[str]) -> Iterator[str]:
+    """The keys of an error's location, without the names pydantic gives to a union's branches."""
+    for depth, part in enumerate(detail["loc"]):
+        is_kind = depth == 1 and part in kinds
+        if isinstance(part, str) and "[" not in part and not is_kind:
+            yield part
+    if detail["type"] == "union_tag_invalid":
+        yield "kind"
+
+
+def _nearest(key: str, keys: Sequence[str]) -> str:
+    """A hint at the key that was probably meant."""
+    last = key.rpartition(".")[2]
+    moved = [k for k in keys if k.rpartition(".")[2] == last]
+    close = moved or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
+    if not close:
+        close = [k for k in keys if difflib.get_close_matches(last, [k.rpartition(".")[2]])]
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def known(name: str, choices: Collection[str], key: str) -> str:
+    """The name, if it is one of the choices."""
+    if name in choices:
+        return name
+    close = difflib.get_close_matches(name, choices, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ConfigError(f"{key}: must be one of {', '.join(choices)}, not {name!r}{hint}")

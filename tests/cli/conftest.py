@@ -1,0 +1,126 @@
+"""A small config, the command line in this process and in one of its own, one finished run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pisces.cli.main import main
+
+SMALL = """
+[clients]
+count = 12
+concurrency = 4
+
+[data]
+size = 12
+
+[model]
+hidden = [8]
+
+[train]
+learning_rate = 0.1
+batch_size = 8
+device = "cpu"
+
+[latency]
+min_s = 2
+max_s = 20
+
+[evaluate]
+every_s = 10
+
+[stop]
+time_s = 60
+target = 0.99
+"""
+COMMAND = [sys.executable, "-m", "pisces.cli.main"]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+Pisces = Callable[..., Ran]
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a test works: an empty folder, no datasets, a terminal of 80 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("PISCES_DATA", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def small(folder: Path) -> str:
+    """The name of a config file whose run takes a moment."""
+    (folder / "small.toml").write_text(SMALL)
+    return "small.toml"
+
+
+@pytest.fixture
+def pisces(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pisces:
+    """`pisces ARGS` in this process."""
+
+    def call(*args: Any) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["pisces", *map(str, args)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        return Ran(int(end.value.code or 0), said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """`pisces ARGS` in a process group of its own, as a shell starts it; none of it stays."""
+    started = []
+
+    def call(*args: Any, **options: Any) -> subprocess.Popen[str]:
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        command = [*COMMAND, *map(str, args)]
+        process = subprocess.Popen(command, text=True, start_new_session=True, **(pipes | options))
+        started.append(process)
+        return process
+
+    yield call
+    for process in started:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        process.communicate()
+
+
+@pytest.fixture
+def spawn(start: Start) -> Pisces:
+    """`pisces ARGS` in a process of its own, to its end."""
+
+    def call(*args: Any, **options: Any) -> Ran:
+        process = start(*args, **options)
+        out, err = process.communicate(timeout=120)
+        return Ran(process.returncode, out, err)
+
+    return call
+
+
+@pytest.fixture
+def finished(pisces: Pisces, small: str) -> Path:
+    """The folder of a finished run."""
+    assert pisces("run", small, "--out", "runs/first", "-q").code == 0
+    return Path("runs/first")

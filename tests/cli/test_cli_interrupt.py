@@ -1,0 +1,122 @@
+"""Ctrl-C and worse: what there is so far is saved and shown, and nobody is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ENDLESS = ("--set", "stop.time_s=1e9", "--set", "stop.target=1.1")
+PATIENCE_S = 60.0  # a machine may be busy; all of this takes a few seconds
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait until something is true."""
+    ends_at = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < ends_at, "waited in vain"
+        time.sleep(0.05)
+
+
+def is_under_way(run: str) -> bool:
+    events = Path(run) / "events.jsonl"
+    return events.exists() and b"aggregated" in events.read_bytes()
+
+
+def is_gone(group: int) -> bool:
+    """Has every process of this group ended? One that only waits to be buried has."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split() for line in listed.stdout.splitlines()]
+    return not [stat for pgid, stat in rows if int(pgid) == group and not stat.startswith("Z")]
+
+
+def workers_of(group: int) -> list[int]:
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,pgid=,args="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
+    return [int(pid) for pid, pgid, args in rows if int(pgid) == group and "spawn_main" in args]
+
+
+def assert_complete(run: str) -> None:
+    """An interrupted run has everything a finished one has."""
+    lines = (Path(run) / "events.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["reason"] == "interrupted"
+    assert json.loads((Path(run) / "summary.json").read_text())["reason"] == "interrupted"
+    assert (Path(run) / "model.safetensors").exists()
+
+
+def test_ctrl_c_ends_a_run_cleanly(
+    start: Callable[..., Any], pisces: Callable[..., Any], small: str
+) -> None:
+    process = start("run", small, *ENDLESS, "--out", "r")
+    until(lambda: is_under_way("r"))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, err) == (130, "")
+    assert "interrupted, at" in out
+    assert "written to r" in out
+    assert_complete("r")
+    report = pisces("report", "r", "--out", "plots")
+    assert report.code == 0
+    assert "interrupted, at" in report.out
+
+
+def test_ctrl_c_ends_a_comparison_cleanly(start: Callable[..., Any], small: str) -> None:
+    args = ("--protocols", "pisces,fedbuff", "--seeds", "1-3", "--jobs", 2, "--out", "o")
+    process = start("compare", small, *ENDLESS, *args)
+    begun = ("o/pisces-seed1", "o/fedbuff-seed1")
+    until(lambda: all(map(is_under_way, begun)))
+    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all of them
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert err == "interrupted: 2 of 6 runs were begun\n"
+    assert "pisces" in out
+    assert "fedbuff" in out
+    assert "plot: o/accuracy.png" in out
+    for run in begun:
+        assert_complete(run)
+    until(lambda: is_gone(process.pid))
+    assert sorted(p.name for p in Path("o").iterdir() if p.is_dir()) == [
+        "fedbuff-seed1",
+        "pisces-seed1",
+    ]
+
+
+def test_ctrl_c_before_the_first_run_leaves_nobody(start: Callable[..., Any], small: str) -> None:
+    process = start("compare", small, *ENDLESS, "--jobs", 2, "--out", "o")
+    until(lambda: len(workers_of(process.pid)) > 0)  # still importing, and deaf
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    until(lambda: is_gone(process.pid))
+
+
+def test_workers_do_not_outlive_a_killed_parent(start: Callable[..., Any], small: str) -> None:
+    process = start("compare", small, *ENDLESS, "--protocols", "pisces", "--jobs", 1, "--out", "o")
+    until(lambda: is_under_way("o/pisces-seed1"))
+    assert not is_gone(process.pid)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    until(lambda: is_gone(process.pid))
+
+
+def test_a_killed_worker_is_one_line(start: Callable[..., Any], small: str) -> None:
+    args = ("--protocols", "pisces,fedbuff", "--seeds", 1, "--jobs", 2, "--out", "o")
+    process = start("compare", small, *ENDLESS, *args)
+    until(lambda: is_under_way("o/pisces-seed1") and is_under_way("o/fedbuff-seed1"))
+    os.kill(workers_of(process.pid)[0], signal.SIGKILL)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (2, "")
+    assert err == (
+        "error: a worker process was killed, perhaps for lack of memory: try fewer --jobs\n"
+    )
+    until(lambda: is_gone(process.pid))

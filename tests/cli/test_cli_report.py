@@ -1,0 +1,153 @@
+"""`pisces report` and `pisces runs`: run folders of every kind, in tables and plots."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+PLOTS = ("accuracy.png", "staleness.png", "involvement.png")
+
+
+def assert_drawn(picture: Path) -> None:
+    """A picture of a decent size with something on it."""
+    pixels = imread(picture)[..., :3]
+    assert min(pixels.shape[:2]) > 300
+    assert pixels.std() > 0.05  # a blank sheet has 0
+    colours = np.unique(pixels.reshape(-1, 3), axis=0)
+    assert len(colours) > 20
+
+
+@pytest.fixture
+def killed(finished: Path) -> Path:
+    """A run that was killed in the middle of a line."""
+    folder = Path("runs/killed")
+    shutil.copytree(finished, folder)
+    for name in ("summary.json", "model.safetensors"):
+        (folder / name).unlink()
+    events = folder / "events.jsonl"
+    events.write_bytes(events.read_bytes()[: events.stat().st_size * 2 // 3])
+    assert not events.read_bytes().endswith(b"\n")
+    (folder / "config.toml").write_text(
+        (folder / "config.toml").read_text().replace("seed = 1", "seed = 2")
+    )
+    return folder
+
+
+def test_one_run(pisces: Callable[..., Any], finished: Path) -> None:
+    ran = pisces("report", finished)
+    assert (ran.code, ran.err) == (0, "")
+    assert "time, at 60 s" in ran.out
+    assert "time to accuracy 0.99" in ran.out
+    for name in PLOTS:
+        assert f"plot: {finished / name}" in ran.out
+        assert_drawn(finished / name)
+
+
+def test_one_run_as_json(pisces: Callable[..., Any], finished: Path) -> None:
+    found = json.loads(pisces("report", finished, "--json", "--out", "plots").out)
+    summary = json.loads((finished / "summary.json").read_text())
+    assert found == {**summary, "plots": [f"plots/{name}" for name in PLOTS]}
+    assert not (finished / "accuracy.png").exists()
+
+
+def test_a_killed_run(pisces: Callable[..., Any], killed: Path) -> None:
+    ran = pisces("report", killed, "--out", "plots")
+    assert ran.code == 0
+    assert "not finished, at" in ran.out
+    for name in PLOTS:
+        assert_drawn(Path("plots", name))
+
+
+def test_a_run_that_has_just_begun(pisces: Callable[..., Any], killed: Path) -> None:
+    (killed / "events.jsonl").write_bytes(b"")
+    ran = pisces("report", killed)
+    assert ran.code == 0
+    assert "not finished, at 0 s" in ran.out
+
+
+def test_a_folder_of_runs(pisces: Callable[..., Any], finished: Path, killed: Path) -> None:
+    # The killed run has no summary; its config says which target it had.
+    ran = pisces("report", "runs", "--json")
+    assert ran.code == 0
+    (row,) = json.loads(ran.out)["rows"]
+    assert (row["protocol"], row["seeds"], row["reached"]) == ("pisces", [1, 2], 0)
+    assert_drawn(Path("runs/accuracy.png"))
+
+
+def test_several_folders_with_a_target_and_a_reference(
+    pisces: Callable[..., Any], small: str, finished: Path
+) -> None:
+    assert pisces("run", small, "--set", "protocol=fedavg", "--out", "other", "-q").code == 0
+    args = ("report", finished, "other", "--target", 0.05, "--out", "plots")
+    ran = pisces(*args, "--reference", "fedavg")
+    assert ran.code == 0
+    rows = [line for line in ran.out.splitlines() if line[1:7] in ("pisces", "fedavg")]
+    # Both meet 0.05 at the start, so they are equally fast.
+    assert [line.split()[0] for line in rows] == ["fedavg", "pisces"]
+    assert "reference" in rows[0]
+    assert "1.00x" in rows[1]
+    assert pisces(*args, "--reference", "oort").code == 2
+
+
+def test_runs_without_a_common_target_need_one(
+    pisces: Callable[..., Any], small: str, finished: Path
+) -> None:
+    args = ("--seed", 2, "--set", "stop.target=0.98", "-q")
+    assert pisces("run", small, *args, "--out", "runs/second").code == 0
+    ran = pisces("report", "runs")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: these runs have no target in common: say one with --target 0.9\n"
+    assert pisces("report", "runs", "--target", 0.5).code == 0
+
+
+def test_the_metric_is_the_runs_own(pisces: Callable[..., Any], small: str) -> None:
+    args = ("--set", "stop.metric=loss", "--set", "stop.target=2.0", "-q")
+    assert pisces("run", small, *args, "--out", "r").code == 0
+    ran = pisces("report", "r")
+    assert ran.code == 0
+    assert "time to loss 2" in ran.out
+    assert_drawn(Path("r/loss.png"))
+
+
+def test_a_metric_nobody_measured(pisces: Callable[..., Any], finished: Path) -> None:
+    ran = pisces("report", finished, "--metric", "f1")
+    assert ran.code == 2
+    assert "has no metric 'f1': choose one of accuracy, loss" in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_plots_that_cannot_be_written(pisces: Callable[..., Any], finished: Path) -> None:
+    ran = pisces("report", finished, "--out", finished / "config.toml")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed(pisces: Callable[..., Any], finished: Path, killed: Path) -> None:
+    ran = pisces("runs")
+    assert ran.code == 0
+    assert max(map(len, ran.out.splitlines())) <= 80
+    first, second = (line.split() for line in ran.out.splitlines() if "runs/" in line)
+    assert (first[0], first[1], first[2], first[-1]) == ("runs/first", "pisces", "1", "time")
+    assert (second[0], second[-2:]) == ("runs/killed", ["not", "over"])
+
+
+def test_runs_as_json(pisces: Callable[..., Any], finished: Path) -> None:
+    (found,) = json.loads(pisces("runs", "runs", "--json").out)
+    assert (found["folder"], found["protocol"], found["reason"]) == ("runs/first", "pisces", "time")
+
+
+def test_an_empty_folder(pisces: Callable[..., Any], folder: Path) -> None:
+    (folder / "runs").mkdir()
+    ran = pisces("runs")
+    assert (ran.code, ran.out) == (0, "no runs below runs; make some: pisces demo\n")
+    assert pisces("runs", "--json").out == "[]\n"

@@ -1,0 +1,249 @@
+"""`pisces run`: the run folder, what is printed where, and how a run ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from pisces import build, config, load, world
+from pisces.models.flat import flatten
+from pisces.record.lines import encode
+
+KEYS = {
+    "joined": {"client", "num_examples"},
+    "started": {"task", "client", "version"},
+    "arrived": {"task", "client", "version", "num_examples", "loss", "loss_rms", "latency_s"},
+    "failed": {"task", "client", "reason"},
+    "aggregated": {"version", "tasks", "staleness", "weights"},
+    "evaluated": {"version", "accuracy", "loss"},
+    "dropped": {"task", "reason"},
+    "stopped": {"reason"},
+}
+
+
+def events(folder: Path | str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (Path(folder) / "events.jsonl").open()]
+
+
+# --- the run folder -------------------------------------------------------------------------------
+
+
+def test_four_files_and_no_more(finished: Path) -> None:
+    assert sorted(path.name for path in finished.iterdir()) == [
+        "config.toml",
+        "events.jsonl",
+        "model.safetensors",
+        "summary.json",
+    ]
+
+
+def test_events_are_lines_of_the_record(finished: Path) -> None:
+    raw = (finished / "events.jsonl").read_bytes().splitlines(keepends=True)
+    lines = [json.loads(line) for line in raw]
+    assert [encode(line) for line in lines] == raw
+    for line in lines:
+        assert set(line) == {"kind", "at"} | KEYS[line["kind"]]
+    assert [line["kind"] for line in lines].count("joined") == 12
+    assert lines[-1] == {"kind": "stopped", "at": 60.0, "reason": "time"}
+
+
+def test_the_summary_is_that_of_the_events(finished: Path) -> None:
+    summary = json.loads((finished / "summary.json").read_text())
+    lines = events(finished)
+    assert (summary["protocol"], summary["seed"], summary["reason"]) == ("pisces", 1, "time")
+    assert summary["num_updates"] == sum(line["kind"] == "arrived" for line in lines) > 0
+    last = [line for line in lines if line["kind"] == "evaluated"][-1]
+    assert summary["final"]["accuracy"] == last["accuracy"]
+    assert summary["versions"] == last["version"] > 0
+
+
+def test_the_model_is_a_plain_state_dict(finished: Path) -> None:
+    settings = config.load(finished / "config.toml")
+    model = world.initial_model(settings, world.federated_data(settings))
+    model.load_state_dict(safetensors.torch.load_file(finished / "model.safetensors"), strict=True)
+    data = world.federated_data(settings)
+    right = (model(data.test_inputs).argmax(dim=1) == data.test_targets).float().mean()
+    summary = json.loads((finished / "summary.json").read_text())
+    assert float(right) == pytest.approx(summary["final"]["accuracy"])
+
+
+def test_the_config_is_resolved_and_gives_the_same_run_again(
+    pisces: Callable[..., Any], small: str
+) -> None:
+    changes = (
+        "--set",
+        "protocol=fedbuff",
+        "--seed",
+        "7",
+        "--set",
+        "protocols.fedbuff.share=samples",
+    )
+    assert pisces("run", small, *changes, "--out", "a", "-q").code == 0
+    written = tomllib.loads(Path("a/config.toml").read_text())
+    assert (written["protocol"], written["seed"]) == ("fedbuff", 7)
+    assert list(written["protocols"]) == ["fedbuff"]
+    assert written["protocols"]["fedbuff"]["staleness_penalty"] == 0.5
+    assert pisces("run", "a/config.toml", "--out", "b", "-q").code == 0
+    for name in ("config.toml", "events.jsonl", "model.safetensors"):
+        assert Path("a", name).read_bytes() == Path("b", name).read_bytes()
+
+
+def test_another_seed_is_another_run(pisces: Callable[..., Any], small: str) -> None:
+    for seed in (1, 2):
+        assert pisces("run", small, "--seed", seed, "--out", f"s{seed}", "-q").code == 0
+    assert events("s1") != events("s2")
+
+
+def test_a_folder_of_its_own_below_runs(pisces: Callable[..., Any], small: str) -> None:
+    short = ("run", small, "--set", "stop.time_s=5", "-q")
+    for name in ("small-pisces-seed1", "small-pisces-seed1-2"):
+        ran = pisces(*short)
+        assert ran.code == 0
+        assert ran.out.endswith(f"written to runs/{name}\n")
+        assert Path("runs", name, "summary.json").exists()
+
+
+def test_a_folder_in_use_is_refused_and_left_alone(
+    pisces: Callable[..., Any], small: str, finished: Path
+) -> None:
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    ran = pisces("run", small, "--out", finished)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert "runs/first is not empty: choose another folder" in ran.err
+    assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
+
+
+# --- starting weights -----------------------------------------------------------------------------
+
+
+def test_a_run_starts_where_another_ended(
+    pisces: Callable[..., Any], small: str, finished: Path
+) -> None:
+    ended = json.loads((finished / "summary.json").read_text())["final"]
+    for number, weights in enumerate((finished, finished / "model.safetensors")):
+        changes = ("--set", f"model.weights={weights}", "--set", "stop.versions=1")
+        assert pisces("run", small, *changes, "--out", f"w{number}", "-q").code == 0
+        first = next(line for line in events(f"w{number}") if line["kind"] == "evaluated")
+        assert (first["version"], first["loss"]) == (0, ended["loss"])
+
+
+def test_weights_of_another_shape_are_refused_in_one_line(
+    pisces: Callable[..., Any], small: str, finished: Path
+) -> None:
+    changes = ("--set", f"model.weights={finished}", "--set", "model.hidden=[9, 3]")
+    ran = pisces("run", small, *changes, "--out", "w")
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert "runs/first/model.safetensors does not fit the model: " in ran.err
+    assert not Path("w").exists()
+
+
+# --- what is printed where ------------------------------------------------------------------------
+
+
+def test_the_table(pisces: Callable[..., Any], small: str) -> None:
+    ran = pisces("run", small, "--set", "stop.metric=loss", "--set", "stop.target=0.001")
+    assert ran.code == 0
+    assert "pisces (seed 1)" in ran.out
+    assert "time, at 60 s" in ran.out
+    assert "time to loss 0.001" in ran.out
+    assert "not reached" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_json_and_only_that(spawn: Callable[..., Any], small: str) -> None:
+    ran = spawn("run", small, "--json", "--verbose", "--out", "r")
+    found = json.loads(ran.out)
+    assert (ran.code, found["folder"], found["reason"]) == (0, "r", "time")
+    saved = json.loads(Path("r/summary.json").read_text())
+    assert found == {**saved, "folder": "r"}
+    # One line per aggregation, and one for the end.
+    lines = ran.err.splitlines()
+    assert len(lines) == found["versions"] + 1
+    assert all(f"version {n} from" in line for n, line in enumerate(lines[:-1], start=1))
+    assert "stopped: time" in lines[-1]
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_progress_is_for_terminals_and_not_for_the_quiet(
+    start: Callable[..., Any], small: str, quiet: bool
+) -> None:
+    ours, theirs = os.openpty()
+    process = start("run", small, *["-q"] * quiet, "--out", "r", stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while process.poll() is None or seen == b"":
+        try:
+            seen += (part := os.read(ours, 4096))
+        except OSError:  # nobody has the other end any more
+            break
+        if not part:
+            break
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "written to r" in out
+    assert "progress" not in out
+    assert (b"progress" in seen) is not quiet
+    assert (seen == b"") is quiet
+
+
+# --- how a run ends -------------------------------------------------------------------------------
+
+ENDS = {
+    "time": (["stop.time_s=25"], lambda s: s["at"] == 25.0),
+    "versions": (["stop.versions=3"], lambda s: s["versions"] == 3),
+    "updates": (["stop.updates=5"], lambda s: s["num_updates"] == 5),
+    "target": (["stop.target=0.2"], lambda s: s["final"]["accuracy"] >= 0.2),
+    # Nothing is learned, so the first evaluation stays the best: 0, 10 and 20 s.
+    "patience": (["stop.patience=2", "train.learning_rate=1e-12"], lambda s: s["at"] == 20.0),
+}
+
+
+@pytest.mark.parametrize("reason", ENDS)
+def test_reasons_to_stop(pisces: Callable[..., Any], small: str, reason: str) -> None:
+    changes, holds = ENDS[reason]
+    sets = [part for change in changes for part in ("--set", change)]
+    ran = pisces("run", small, *sets, "--json", "-q")
+    assert ran.code == 0
+    summary = json.loads(ran.out)
+    assert summary["reason"] == reason
+    assert holds(summary)
+
+
+def test_no_limit_of_time_is_infinity(pisces: Callable[..., Any], small: str) -> None:
+    # 60 s would be over long before 80 versions.
+    changes = ("--set", "stop.time_s=inf", "--set", "evaluate.every_s=inf")
+    ran = pisces("run", small, *changes, "--set", "stop.versions=80", "--json", "--out", "r")
+    summary = json.loads(ran.out)
+    assert (summary["reason"], summary["versions"]) == ("versions", 80)
+    assert summary["at"] > 60.0
+    assert load("r").config["stop"]["time_s"] == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"), [("dropout", "no clients left"), ("vanish", "silent clients")]
+)
+def test_a_run_that_cannot_go_on_exits_with_3(
+    pisces: Callable[..., Any], small: str, trouble: str, reason: str
+) -> None:
+    ran = pisces("run", small, "--set", f"failures.{trouble}=1", "--json", "-q")
+    assert ran.code == 3
+    assert json.loads(ran.out)["reason"] == reason
+
+
+def test_the_seed_decides_the_first_weights() -> None:
+    one, again, other = (
+        flatten(build.simulation(config.parse("", [f"seed={seed}"])).model).flat
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
