@@ -45,24 +45,30 @@ def task(
     return Task(id, client, version, START, Plan(), seed, deadline_s)
 
 
-def outcome(task: Task) -> Outcome:
+def outcome(task: Task, odd_every: int | None = None) -> Outcome:
     """What `NoopTrainer` makes of a task: a small step that depends on everything it may."""
     step = (task.client + 1) / 1000 + task.seed % 97 / 1e6
     loss = 1.0 + (7 * task.client + 3 * task.version) % 10 / 100
+    if odd_every is not None and task.seed % odd_every == 0:
+        loss = 9.0
     report = Report(NUM_EXAMPLES, loss, 1.1 * loss, num_steps=1)
     return Outcome(task.id, Weights(task.weights.flat + step, task.weights.layout), report)
 
 
 class NoopTrainer(Trainer):
-    """Takes no time; `groups` are the ids of the tasks of each call."""
+    """Takes no time; `groups` are the ids of the tasks of each call.
 
-    def __init__(self) -> None:
+    About one in `odd_every` losses stands apart.
+    """
+
+    def __init__(self, odd_every: int | None = None) -> None:
+        self.odd_every = odd_every
         self.groups: list[list[int]] = []
         self.closed = False
 
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         self.groups.append([task.id for task in tasks])
-        yield from map(outcome, tasks)
+        yield from (outcome(task, self.odd_every) for task in tasks)
 
     def close(self) -> None:
         self.closed = True
@@ -90,12 +96,13 @@ class World:
     stop: Stop = field(default_factory=lambda: Stop(time_s=40.0))
     schedule: Schedule = field(default_factory=lambda: Schedule(every_versions=1))
     credits: int = 5
+    odd_every: int | None = None
     seed: int = 1
 
     def executor(self, trainer: Trainer | None = None) -> VirtualExecutor:
         """Virtual time over this world."""
         return VirtualExecutor(
-            trainer or NoopTrainer(),
+            trainer or NoopTrainer(self.odd_every),
             np.full(len(self.latencies), NUM_EXAMPLES),
             PerClient(self.latencies, self.jitter, self.seed),
             layout=START.layout,
@@ -382,6 +389,7 @@ def any_world(
         tick_s=draw(st.sampled_from([0.0, 1.0, 5.0])),
         stop=Stop(time_s=draw(st.sampled_from([20.0, 60.0])), updates=80),
         schedule=draw(st.sampled_from([Schedule(every_versions=1), Schedule(every_s=3.0)])),
+        odd_every=draw(st.sampled_from([None, 4])),
         seed=draw(seeds),
     )
 

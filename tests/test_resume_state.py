@@ -31,6 +31,7 @@ TROUBLED = World(
     jitter=0.3,
     failures=Failures(0.1, 0.1, 0.1, return_after_s=3.0),
     deadline_s=7.0,
+    odd_every=4,
     stop=Stop(time_s=60.0),
 )
 

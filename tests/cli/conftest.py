@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +121,22 @@ def spawn(start: Start) -> Pisces:
     return call
 
 
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run made by `pisces run`, once for all tests."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "small.toml").write_text(SMALL)
+    args = ["pisces", "run", str(folder / "small.toml"), "--out", str(folder / "run"), "-q"]
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()):
+        patch.setattr(sys, "argv", args)
+        with pytest.raises(SystemExit) as end:
+            main()
+    assert end.value.code == 0
+    return folder / "run"
+
+
 @pytest.fixture
-def finished(pisces: Pisces, small: str) -> Path:
-    """The folder of a finished run."""
-    assert pisces("run", small, "--out", "runs/first", "-q").code == 0
+def finished(made: Path, folder: Path) -> Path:
+    """The folder of a finished run, below ./runs."""
+    shutil.copytree(made, folder / "runs" / "first")
     return Path("runs/first")

@@ -30,21 +30,13 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture
-def both(compared: dict[str, Any], spawn: Callable[..., Any], small: str) -> dict[str, Any]:
+def both(compared: dict[str, Any], pisces: Callable[..., Any], small: str) -> dict[str, Any]:
     folder = compared["folder"]
     if "one" not in compared:
-        args = (
-            "compare",
-            small,
-            "--protocols",
-            "pisces,fedbuff",
-            "--seeds",
-            "1,2",
-            "--target",
-            0.3,
-        )
-        compared["one"] = spawn(*args, "--jobs", 1, "--out", folder / "one", "--json")
-        compared["two"] = spawn(*args, "--jobs", 2, "--out", folder / "two")
+        args = ("compare", small, "--protocols", "pisces,fedbuff", "--seeds", "1,2")
+        args = (*args, "--target", 0.3)
+        compared["one"] = pisces(*args, "--jobs", 1, "--out", folder / "one", "--json")
+        compared["two"] = pisces(*args, "--jobs", 2, "--out", folder / "two")
     return compared
 
 

@@ -49,10 +49,11 @@ def numbers(text: str) -> list[int]:
     """`1-5` or `1,2,7-9` as a list of seeds without doubles."""
     found: list[int] = []
     for part in names(text):
-        first, _, last = part.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal()):
             raise ConfigError(f"--seeds takes numbers such as 1-5 or 1,2,7, not {text!r}")
-        found += range(int(first), int(last or first) + 1)
+        found += range(int(first), int(last) + 1)
     if not found:
         raise ConfigError(f"--seeds needs at least one seed, such as 1-5, not {text!r}")
     return list(dict.fromkeys(found))
