@@ -43,6 +43,10 @@ def test_the_first_version_is_always_evaluated(schedule: Schedule) -> None:
     assert schedule.due(0.0, 0, last_at=0.0, last_version=-1)
 
 
+def test_the_first_version_is_not_evaluated_for_ever() -> None:
+    assert not Schedule(every_s=5.0, every_versions=3).due(1.0, 0, last_at=0.0, last_version=0)
+
+
 def test_only_seconds_wake_the_loop() -> None:
     assert Schedule(every_s=5.0).next_at(10.0) == 15.0
     assert Schedule(every_versions=1).next_at(10.0) == math.inf

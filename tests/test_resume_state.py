@@ -28,11 +28,13 @@ from pisces.stop import Stop
 from pisces.types import Weights
 
 TROUBLED = World(
+    latencies=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+    concurrency=6,  # with fewer, nobody is ever an outlier
     jitter=0.3,
     failures=Failures(0.1, 0.1, 0.1, return_after_s=3.0),
-    deadline_s=7.0,
+    deadline_s=10.0,
     odd_every=4,
-    stop=Stop(time_s=60.0),
+    stop=Stop(time_s=40.0),
 )
 
 

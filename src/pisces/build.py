@@ -77,6 +77,7 @@ class Simulation:
     credits: int = 5
     staleness_window: int = 5
     device: str = "auto"
+    threads: int | None = 1  # of torch; None: as they are
 
     def __post_init__(self) -> None:
         self._check_pace()
@@ -188,6 +189,7 @@ def simulation(config: cfg.Config) -> Simulation:
         credits=config.clients.credits,
         staleness_window=config.clients.staleness_window,
         device=train.device,
+        threads=train.threads,
     )
 
 
@@ -202,6 +204,11 @@ def named_policies(
 ) -> Policies:
     """The protocol of that name with these settings; policies of one's own stay as they are."""
     if isinstance(protocol, Policies):
+        if settings:
+            raise ConfigError(
+                f"settings are for protocols by name, not for policies of one's own: {settings}; "
+                "give them to the policies themselves"
+            )
         return protocol
     checked = settings_of(known(protocol, PROTOCOLS, "protocol"), settings)
     return PROTOCOLS[protocol](concurrency, **checked.model_dump())

@@ -14,6 +14,7 @@ import tomlkit
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.utils.data import Dataset
 
 from pisces import build
 from pisces.data.federated import FederatedData, Pair
@@ -60,7 +61,7 @@ def simulate(
     protocol: str | Policies,
     *,
     model: nn.Module,
-    clients: Sequence[Pair] | FederatedData,
+    clients: Sequence[Pair | Dataset[Pair]] | FederatedData,
     stop: Stop,
     test: Pair | None = None,
     concurrency: int = 20,
@@ -83,16 +84,15 @@ def simulate(
     """Run one protocol in virtual time over clients with data of your own.
 
     `protocol` is a name (with `settings`, see `pisces config`) or a triple of your own policies.
-    `clients` are `(inputs, targets)` pairs, one per client. `plan` is the local work, or a function
+    `clients` are one `(inputs, targets)` pair or torch `Dataset` per client. `plan` is the local work, or a function
     from the version a task starts from to it: that is where a learning-rate schedule goes.
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
-    With `out` the run is also written to that folder. `model` itself is left as it is.
+    With `out` the run is also written to that folder. The run works on copies of `model` and of
+    your policies, so both are left as they are and a second run begins as the first did.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
     data = _data(clients, test)
     simulation = build.Simulation(
-        policies=build.named_policies(protocol, concurrency, settings or {}),
+        policies=copy.deepcopy(build.named_policies(protocol, concurrency, settings or {})),
         model=copy.deepcopy(model),
         data=data,
         latency=_latency(latency, data.num_clients, seed),
@@ -108,6 +108,7 @@ def simulate(
         tick_s=tick_s,
         deadline_s=deadline_s,
         device=device,
+        threads=threads,
     )
     name = protocol if isinstance(protocol, str) else type(protocol.selector).__name__.lower()
     return run(simulation, protocol=name, out=out)
@@ -123,6 +124,8 @@ def run(
     listener: Recorder | None = None,
 ) -> Result:
     """Run a simulation to its end; Ctrl-C ends it early with what there is so far."""
+    if simulation.threads is not None:
+        torch.set_num_threads(simulation.threads)
     tally, memory, folder = Tally(), Memory(), None
     if out is not None:
         about = config_text or tomlkit.dumps({"protocol": protocol, "seed": simulation.seed})
@@ -161,7 +164,9 @@ def _summary(simulation: build.Simulation, protocol: str, tally: Tally) -> dict[
     }
 
 
-def _data(clients: Sequence[Pair] | FederatedData, test: Pair | None) -> FederatedData:
+def _data(
+    clients: Sequence[Pair | Dataset[Pair]] | FederatedData, test: Pair | None
+) -> FederatedData:
     if isinstance(clients, FederatedData):
         return clients
     if test is None:

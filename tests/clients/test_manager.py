@@ -112,6 +112,7 @@ def shape_of(manager: ClientManager) -> str:
 
 def test_a_client_that_joins_can_be_selected() -> None:
     manager = manager_of(0)
+    assert (manager.view(0.0).version, manager.view(0.0).last_aggregated_at) == (0, 0.0)
     assert see(manager, Joined(1.0, 2, 30)) == [Joined(1.0, 2, 30)]
     assert selectable(manager) == [2]  # rows 0 and 1 exist, but nobody came
     assert manager.view(1.0).clients.num_examples.tolist() == [0, 0, 30]
@@ -156,7 +157,7 @@ def test_a_stranger_may_leave() -> None:
     manager = manager_of(1)
     start(manager, 0, client=0)
     before = shape_of(manager)
-    assert see(manager, Left(1.0, 7, "who?", 0)) == [Left(1.0, 7, "who?")]
+    assert see(manager, Left(1.0, 1, "who?", 0)) == [Left(1.0, 1, "who?")]
     assert shape_of(manager) == before
 
 
@@ -217,6 +218,7 @@ def test_a_view_stays_as_it_was() -> None:
     before = manager.view(0.0)
     start(manager, 1, client=1)
     assert before.running.task_ids.tolist() == [0]
+    assert manager.view(0.0).running.task_ids.tolist() == [0, 1]
 
 
 def test_a_failed_task_frees_its_client_and_costs_nothing() -> None:
@@ -520,6 +522,7 @@ def test_state_survives_json_and_goes_on_alike() -> None:
     old = busy_manager()
     state = old.state()
     new = ClientManager(MODEL.layout, judge=Verdicts([0]))
+    assert len(new.view(0.0).running) == 0
     new.restore(State(json.loads(json.dumps(state.values)), state.arrays))
     assert shape_of(new) == shape_of(old)
     assert new.history == old.history

@@ -85,6 +85,14 @@ def test_only_losses_of_similar_versions_are_peers(version: int, apart: bool) ->
     assert judged(judge, [5.0], version=version) == [apart]
 
 
+def test_five_versions_are_similar_unless_said_otherwise() -> None:
+    judge = LossOutliers(4)
+    judged(judge, PEERS, version=10)
+    assert judged(judge, [5.0], version=16) == [False]
+    assert judged(judge, [5.0], version=15) == [True]
+    assert not judge.drops_outliers
+
+
 def test_who_does_not_tell_its_loss_is_not_judged_nor_remembered() -> None:
     judge = LossOutliers(4)
     judged(judge, PEERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import Dataset
 
 from pisces.data.federated import FederatedData, Pair
 from pisces.errors import DataError
@@ -62,3 +63,27 @@ def test_a_client_s_samples_are_a_copy() -> None:
 def test_impossible_clients_are_refused(clients: list[Pair], words: str) -> None:
     with pytest.raises(DataError, match=words):
         FederatedData.from_clients(clients, TEST)
+
+
+def test_a_client_may_be_a_torch_dataset() -> None:
+    class Squares(Dataset[tuple[torch.Tensor, int]]):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+            return torch.tensor([float(i)]), i * i
+
+    pair = (torch.ones(2, 1), torch.tensor([7, 8]))
+    data = FederatedData.from_clients([Squares(), pair], test=pair)
+    assert data.inputs.flatten().tolist() == [0.0, 1.0, 2.0, 1.0, 1.0]
+    assert data.targets.tolist() == [0, 1, 4, 7, 8]
+    assert data.num_examples.tolist() == [3, 2]
+
+
+def test_an_empty_dataset_is_refused() -> None:
+    class Nothing(Dataset[tuple[torch.Tensor, int]]):
+        def __len__(self) -> int:
+            return 0
+
+    with pytest.raises(DataError, match="client 0 has 0 inputs"):
+        FederatedData.from_clients([Nothing()], test=(torch.ones(1, 1), torch.ones(1)))

@@ -166,12 +166,9 @@ def _end_with_parent() -> None:
 
 
 def _make_run(job: Job) -> None:
-    import torch
-
     from pisces import build
     from pisces.simulation import run
 
-    torch.set_num_threads(job.config.train.threads)
     simulation = build.simulation(job.config)
     signal.signal(signal.SIGINT, _interrupt_once)
     try:

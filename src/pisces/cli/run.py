@@ -40,8 +40,6 @@ def run(
 
       pisces run my.toml --out runs/first --json | jq .final
     """
-    import torch
-
     from pisces import build
     from pisces.simulation import run as simulate
 
@@ -49,7 +47,6 @@ def run(
     extra = [] if seed is None else [f"seed={seed}"]
     settings = build.resolved(config.load(file, [*(changes or []), *extra]))
     folder = out or fresh_folder(f"{file.stem}-{settings.protocol}-seed{settings.seed}")
-    torch.set_num_threads(settings.train.threads)
     simulation = build.simulation(settings)
     standing = Standing(settings.protocol, settings.seed, settings.stop)
     with shown(Board(settings.stop.metric, [standing]), quiet) as redraw:

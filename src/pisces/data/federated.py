@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils.data import Dataset
 
 from pisces.errors import DataError
 
@@ -41,21 +43,31 @@ class FederatedData:
         return self.inputs[rows], self.targets[rows]
 
     @classmethod
-    def from_clients(cls, clients: Sequence[Pair], test: Pair) -> FederatedData:
-        """Pool per-client `(inputs, targets)` pairs."""
+    def from_clients(cls, clients: Sequence[Pair | Dataset[Pair]], test: Pair) -> FederatedData:
+        """Pool per-client data: `(inputs, targets)` pairs, or datasets of one pair per sample."""
         if not clients:
             raise DataError("no clients: give at least one (inputs, targets) pair")
-        for number, (inputs, targets) in enumerate(clients):
+        pairs = [c if isinstance(c, tuple) else _stacked(c) for c in clients]
+        for number, (inputs, targets) in enumerate(pairs):
             if len(inputs) != len(targets) or len(inputs) == 0:
                 raise DataError(
                     f"client {number} has {len(inputs)} inputs and {len(targets)} targets; "
                     "each client needs at least one sample and as many targets as inputs"
                 )
-        bounds = np.cumsum([0, *(len(x) for x, _ in clients)])
+        bounds = np.cumsum([0, *(len(x) for x, _ in pairs)])
         return cls(
-            inputs=torch.cat([x for x, _ in clients]),
-            targets=torch.cat([y for _, y in clients]),
+            inputs=torch.cat([x for x, _ in pairs]),
+            targets=torch.cat([y for _, y in pairs]),
             rows=tuple(np.arange(a, b) for a, b in pairwise(bounds)),
             test_inputs=test[0],
             test_targets=test[1],
         )
+
+
+def _stacked(dataset: Dataset[Pair]) -> Pair:
+    """All samples of a dataset in two tensors."""
+    samples = [dataset[i] for i in range(len(cast(Sized, dataset)))]
+    if not samples:
+        return torch.empty(0), torch.empty(0)
+    inputs, targets = zip(*samples, strict=True)
+    return torch.stack(inputs), torch.stack([torch.as_tensor(target) for target in targets])
