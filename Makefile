@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long lint clean
+.PHONY: demo test test-long test-lowest lint clean
 
 demo: $(VENV)/.installed  ## Pisces against FedBuff, Oort and FedAvg, in less than a minute
 	$(BIN)/pisces demo
@@ -16,13 +16,18 @@ test: $(VENV)/.dev lint  ## lint, types, tests and the branch coverage of the co
 test-long: $(VENV)/.dev  ## what takes minutes
 	$(BIN)/python -m pytest --numprocesses 2 -m long
 
+test-lowest: $(VENV)/.dev  ## the tests with the oldest libraries we claim to work with
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet --constraint constraints-lowest.txt --editable '.[dev]'
+	.venv-lowest/bin/python -m pytest --numprocesses 2 -m "not long"
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* dist
+	rm -rf $(VENV) .venv-lowest .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* dist
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pisces needs Python 3.11 or newer; say which: make PYTHON=python3.12")'

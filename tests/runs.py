@@ -308,6 +308,10 @@ class _Books:
         del self.buffer[line["task"]]  # a KeyError: it was aggregated or dropped before
         assert line["reason"]
 
+    def ignored(self, line: Line) -> None:
+        running = self.running.get(line["task"])
+        assert running is None or running["client"] != line["client"], "it was asked for"
+
     def aggregated(self, line: Line) -> None:
         assert line["version"] == self.version + 1, "versions count up by one"
         assert len(line["tasks"]) == len(line["staleness"]) == len(line["weights"]) > 0

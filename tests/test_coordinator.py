@@ -12,6 +12,7 @@ import pytest
 from runs import (
     NUM_EXAMPLES,
     START,
+    Assembled,
     NoopTrainer,
     Sessions,
     World,
@@ -30,6 +31,7 @@ from pisces.clients.view import View
 from pisces.coordinator import EVALUATION_POLL_S
 from pisces.errors import PolicyError
 from pisces.evaluate import Background, Inline, Schedule
+from pisces.execute.availability import Markov
 from pisces.execute.base import Capabilities
 from pisces.execute.failures import Failures
 from pisces.execute.fake import FakeExecutor
@@ -39,6 +41,7 @@ from pisces.policy import Assignment, Policies, Selector
 from pisces.protocols import fedavg
 from pisces.record.lines import Line
 from pisces.stop import Stop
+from pisces.train.base import Outcome
 from pisces.types import Arrived, Event, Joined, Left, Plan, Report, Task, Weights
 
 PAIR = World(latencies=[1.0, 2.0], concurrency=2)  # FedAvg: a round takes 2 s, the slower one's
@@ -401,7 +404,7 @@ def test_ctrl_c_ends_the_run_cleanly() -> None:
 
 def test_ctrl_c_while_training_ends_the_run_cleanly() -> None:
     class Stubborn(NoopTrainer):
-        def train(self, tasks: Sequence[Task]) -> Iterator:  # type: ignore[type-arg]
+        def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
             if len(self.groups) == 1:
                 raise KeyboardInterrupt
             return super().train(tasks)
@@ -415,9 +418,48 @@ def test_ctrl_c_while_training_ends_the_run_cleanly() -> None:
     assert_lawful(run.memory.lines, 2)
 
 
+def test_an_interruption_while_deciding_waits_for_the_turn_to_end() -> None:
+    # Asked for while task 3 is being handed over: that turn starts everybody it means to.
+    run: Assembled
+
+    def respond(task: Task, now: float) -> list[Event]:
+        if task.id == 3:
+            run.coordinator.interrupt()
+        return answer(lambda _: 1.0)(task, now)
+
+    run = assemble("fedavg", World(), executor=FakeExecutor(joins(3), respond))
+    lines = run.run()
+    assert (reason(lines), lines[-1]["at"]) == ("interrupted", 1.0)
+    assert len(of_kind(lines, "started")) == 6
+    assert_lawful(lines, 3)
+
+
+def test_an_interruption_while_waiting_ends_the_run_at_once() -> None:
+    class Pressed(FakeExecutor):
+        def wait(self, until: float) -> list[Event]:
+            if self.submitted:
+                run.coordinator.interrupt()
+            return super().wait(until)
+
+    run = assemble("fedavg", World(), executor=Pressed(joins(3), answer(lambda task: 1.0)))
+    lines = run.run()
+    assert (reason(lines), lines[-1]["at"]) == ("interrupted", 0.0)
+    assert_lawful(lines, 3)
+
+
+def test_closing_closes_the_executor() -> None:
+    trainer = NoopTrainer()
+    world = World(stop=Stop(versions=1))
+    run = assemble("fedavg", world, executor=world.executor(trainer))
+    run.run()
+    assert not trainer.closed
+    run.coordinator.close()
+    assert trainer.closed
+
+
 def test_a_bug_is_not_swallowed() -> None:
     class Broken(NoopTrainer):
-        def train(self, tasks: Sequence[Task]) -> Iterator:  # type: ignore[type-arg]
+        def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
             raise ZeroDivisionError
 
     world = World()
@@ -517,7 +559,7 @@ def test_while_a_result_is_to_come_the_loop_looks_for_it_now_and_then() -> None:
 # --- what a client may get wrong ------------------------------------------------------------------
 
 
-def test_answers_nobody_asked_for_are_dropped() -> None:
+def test_answers_nobody_asked_for_are_ignored() -> None:
     def respond(asked: Task, now: float) -> list[Event]:
         done = outcome(asked)
 
@@ -537,7 +579,9 @@ def test_answers_nobody_asked_for_are_dropped() -> None:
         replace(PAIR, stop=Stop(versions=2)),
         executor=FakeExecutor(joins(2), answer(lambda task: 1.0)),
     )
-    assert [line for line in lines if line["kind"] != "dropped"] == honest.run()
+    assert [line for line in lines if line["kind"] != "ignored"] == honest.run()
+    assert len(of_kind(lines, "ignored")) >= 2 * 4  # of each task started in both rounds
+    assert_lawful(lines, 2)
     assert run.coordinator.weights.flat.equal(honest.coordinator.weights.flat)
 
 
@@ -571,6 +615,19 @@ def test_outliers_and_the_distrusted_are_noted_and_not_asked_again() -> None:
     assert 0 not in [line["client"] for line in of_kind(after, "started")]
     assert len(of_kind(after, "started")) > 50  # and the others go on
     assert_lawful(lines, 8)
+
+
+def test_a_run_with_nobody_left_to_trust_does_not_wait_for_them_to_come_and_go() -> None:
+    class Diverging(NoopTrainer):
+        def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+            for done in super().train(tasks):
+                yield replace(done, weights=Weights(done.weights.flat * math.nan, START.layout))
+
+    world = World(credits=1, availability=Markov(50.0, 5.0, 1), stop=Stop(versions=9))
+    lines = assemble("fedbuff", world, executor=world.executor(Diverging())).run()
+    assert reason(lines) == "no trusted clients left"
+    assert len(of_kind(lines, "distrusted")) == 6
+    assert_lawful(lines, 3)
 
 
 def test_staleness_counts_the_versions_made_meanwhile() -> None:

@@ -215,11 +215,13 @@ class InTurn(pisces.Selector):
 
 def test_a_selector_of_ones_own(tmp_path: Path) -> None:
     policies = replace(protocols.fedavg(2), selector=InTurn())
-    result = simulated(policies, latency=1.0, stop=pisces.Stop(versions=4), out=tmp_path / "r")
+    result = simulated(
+        policies, latency=1.0, stop=pisces.Stop(versions=4), out=tmp_path / "r", name="in turn"
+    )
     started = [line["client"] for line in result.lines if line["kind"] == "started"]
     assert started == [0, 1, 2, 3, 4, 5, 0, 1]
-    assert result.summary["protocol"] == "inturn"
-    assert pisces.load(tmp_path / "r").protocol == "inturn"
+    assert result.summary["protocol"] == "in turn"
+    assert pisces.load(tmp_path / "r").protocol == "in turn"
 
 
 def test_settings_of_a_protocol() -> None:

@@ -80,9 +80,25 @@ class Simulation:
     threads: int | None = 1  # of torch; None: as they are
 
     def __post_init__(self) -> None:
+        self._check_numbers()
         self._check_pace()
         self._check_stop()
         _device(self.device)
+
+    def _check_numbers(self) -> None:
+        if self.seed < 0 or self.tick_s < 0 or self.credits < 1 or self.staleness_window < 1:
+            raise ConfigError(
+                "seed and tick_s must be at least 0, credits and staleness_window at least 1, not "
+                f"{self.seed}, {self.tick_s}, {self.credits} and {self.staleness_window}"
+            )
+        if self.deadline_s is not None and not self.deadline_s > 0:
+            raise ConfigError(f"deadline_s: must be greater than 0, not {self.deadline_s}")
+        silent = self.failures.vanish and self.failures.return_after_s is None
+        if silent and self.deadline_s is None:
+            raise ConfigError(
+                "failures.vanish needs clients.deadline_s (or failures.return_after_s): a client "
+                "that falls silent would hold its slot for ever"
+            )
 
     def _check_pace(self) -> None:
         pacer, num_clients = self.policies.pacer, self.data.num_clients
@@ -231,13 +247,16 @@ def settings_of(name: str, given: Mapping[str, Any]) -> cfg.Section:
 
 
 def resolved(config: cfg.Config) -> cfg.Config:
-    """The config with the settings of its protocol spelled out; the others' are only checked."""
+    """The config with the settings of its protocol spelled out; the others' are only checked.
+
+    A variant takes the settings of what it is a variant of, where it has none of its own.
+    """
     name = known(config.protocol, PROTOCOLS, "protocol")
-    checked = {
-        other: settings_of(known(other, PROTOCOLS, "protocols"), given)
-        for other, given in {name: {}, **config.protocols}.items()
-    }
-    settings = checked[name].model_dump(exclude_none=True)
+    for other, given in config.protocols.items():
+        settings_of(known(other, PROTOCOLS, "protocols"), given)
+    original = getattr(PROTOCOLS[name], "variant_of", name)
+    given = {**config.protocols.get(original, {}), **config.protocols.get(name, {})}
+    settings = settings_of(name, given).model_dump(exclude_none=True)
     return config.model_copy(update={"protocols": {name: settings}})
 
 

@@ -16,12 +16,23 @@ from pisces.clients.view import View
 from pisces.errors import PolicyError
 from pisces.evaluate import Evaluator, Schedule
 from pisces.execute.base import Executor
-from pisces.policy import Assignment, Policies, Stateful
+from pisces.policy import Assignment, Policies
 from pisces.record.lines import Recorder
 from pisces.saving import load_generator, save_generator
 from pisces.seeds import derive, generator
 from pisces.stop import Stop
-from pisces.types import Dropped, Failed, Plan, State, Stopped, Task, Update, Weights
+from pisces.types import (
+    Dropped,
+    Event,
+    Failed,
+    Plan,
+    State,
+    Stateful,
+    Stopped,
+    Task,
+    Update,
+    Weights,
+)
 
 log = logging.getLogger("pisces")
 
@@ -64,6 +75,8 @@ class Coordinator:
         self._deadline_s = deadline_s
         self._num_ticks = 0
         self._num_tasks = 0
+        self._waiting = False
+        self._interrupted = False
         self._evaluated = (0.0, -1)  # when and which version last
         self._select_rng = generator(seed, "select")
         self._aggregate_rng = generator(seed, "aggregate")
@@ -80,23 +93,47 @@ class Coordinator:
 
     def step(self) -> None:
         """One turn of the loop."""
-        self._observe()
-        if not self._time_to_decide():
+        self._observe(self._wait())
+        if self._tick_s and not self._window_is_over():
             self._evaluate_if_due()
             return
+        self._begin_window()
         if self._manager.buffer and self._pacer.ready(self._view()):
             self._aggregate()
         self._evaluate_if_due()
-        if self._done():
-            return
-        self._release()
-        self._select()
-        self._mend_dead_end()
+        self.reason = self._reason_to_stop()
+        if self.reason is None:
+            self._release()
+            self._select()
+            self._mend_dead_end()
+
+    def interrupt(self) -> None:
+        """Ask for the end; may be called by a signal handler at any moment.
+
+        While waiting (which is when training happens) it ends at once, otherwise when this turn is
+        over: an update is never left between arriving and being written down.
+        """
+        self._interrupted = True
+        if self._waiting:
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Give back what the executor holds."""
+        self._executor.close()
 
     # --- the steps of the loop --------------------------------------------------------------------
 
-    def _observe(self) -> None:
-        for event in self._executor.wait(self._wake_at()):
+    def _wait(self) -> list[Event]:
+        self._waiting = True
+        try:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            return self._executor.wait(self._wake_at())
+        finally:
+            self._waiting = False
+
+    def _observe(self, events: Sequence[Event]) -> None:
+        for event in events:
             for entry in self._manager.observe(event, self._wanted):
                 self._recorder.record(entry)
         self._take_evaluations()
@@ -115,12 +152,11 @@ class Coordinator:
             max(done.staleness),
         )
 
-    def _done(self) -> bool:
+    def _reason_to_stop(self) -> str | None:
         manager = self._manager
-        self.reason = self._stop.reason(
+        return self._stop.reason(
             self._executor.now, manager.version, manager.num_updates, manager.history
         )
-        return self.reason is not None
 
     def _release(self) -> None:
         if not self._executor.capabilities.cancels:
@@ -144,11 +180,12 @@ class Coordinator:
         if self._manager.buffer:
             self._aggregate()
             self._evaluate_if_due()
-            if self._done():
+            self.reason = self._reason_to_stop()
+            if self.reason is not None:
                 return
             self._select()
-        if self._at_dead_end() and self._executor.quiet:
-            self.reason = "silent clients" if self._manager.running else "no clients left"
+        if self._at_dead_end():
+            self.reason = self._reason_to_give_up()
 
     # --- what they need ---------------------------------------------------------------------------
 
@@ -190,6 +227,13 @@ class Coordinator:
             return True
         return self._executor.quiet and self._next_check(view) == math.inf
 
+    def _reason_to_give_up(self) -> str | None:
+        if self._executor.quiet:
+            return "silent clients" if self._manager.running else "no clients left"
+        trusted = self._manager.table.facts.trusted
+        everybody_came = len(trusted) == self._executor.capabilities.num_clients
+        return "no trusted clients left" if everybody_came and not trusted.any() else None
+
     def _next_check(self, view: View) -> float:
         """When the pacer wants to be asked again; never an instant that has passed."""
         at = self._pacer.next_check(view) if view.buffer else math.inf
@@ -207,15 +251,16 @@ class Coordinator:
     def _next_tick_at(self) -> float:
         return self._num_ticks * self._tick_s
 
-    def _time_to_decide(self) -> bool:
-        """With a tick: once per time window. Without: always."""
+    def _window_is_over(self) -> bool:
         now, stop_at = self._executor.now, self._stop.time_s
-        if now < self._next_tick_at and not (stop_at is not None and now >= stop_at):
-            return False
+        return now >= self._next_tick_at or (stop_at is not None and now >= stop_at)
+
+    def _begin_window(self) -> None:
+        """Without a tick every turn is a window of its own."""
+        now = self._executor.now
         self._num_ticks += 1
         if self._tick_s:  # a slow step may have slept through some windows
             self._num_ticks = max(self._num_ticks, math.floor(now / self._tick_s) + 1)
-        return True
 
     # --- evaluation -------------------------------------------------------------------------------
 

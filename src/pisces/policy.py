@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pisces.types import Plan, State, Update, Weights
+from pisces.types import Plan, Stateful, Update, Weights
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,18 +43,6 @@ class Combination:
 
     weights: Weights
     coefficients: tuple[float, ...]
-
-
-class Stateful(Protocol):
-    """Whatever keeps state can hand it over and take it back. The default keeps none."""
-
-    def state(self) -> State:
-        """All that must be remembered to go on later."""
-        return State()
-
-    def restore(self, state: State) -> None:
-        """Take up what `state` handed over."""
-        del state  # nothing was kept
 
 
 class Selector(Stateful, Protocol):

@@ -131,37 +131,48 @@ def pisces(
         staleness_penalty=weight_penalty, reference=reference, server_rate=server_rate
     )
     judge = LossOutliers(
-        concurrency, window=outlier_window, eps_sigmas=outlier_eps, drop=drop_outliers
+        concurrency,
+        window=outlier_window,
+        eps_sigmas=outlier_eps,
+        max_staleness=math.ceil(bound),
+        drop=drop_outliers,
     )
     return Policies(guided, adaptive, mean, judge)
 
 
-def pisces_without_adaptive_pace(concurrency: int, *, buffer_size: BufferSize = None) -> Policies:
-    """Pisces "w/o adp.": aggregates every K updates, as FedBuff does."""
-    pacer = Buffered(concurrency, _goal(buffer_size, concurrency))
-    return replace(pisces(concurrency), pacer=pacer)
-
-
-def _with_settings_of_pisces(variant: Callable[..., Policies]) -> Callable[..., Policies]:
-    """Say in the variant's signature that it takes what Pisces takes."""
-    variant.__annotations__ = pisces.__annotations__
-    variant.__signature__ = inspect.signature(pisces)  # type: ignore[attr-defined]
+def _variant_of_pisces(variant: Callable[..., Policies]) -> Callable[..., Policies]:
+    """Say in the variant's signature that it takes what Pisces takes, besides its own settings."""
+    own = inspect.signature(variant).parameters.values()
+    added = [p for p in own if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    parameters = [*inspect.signature(pisces).parameters.values(), *added]
+    variant.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    variant.__annotations__ = {**pisces.__annotations__, **variant.__annotations__}
+    variant.variant_of = "pisces"  # type: ignore[attr-defined]
     return variant
 
 
-@_with_settings_of_pisces
+@_variant_of_pisces
 def pisces_without_selection(concurrency: int, **settings: Any) -> Policies:
     """Pisces "w/o slt.": clients are picked at random."""
     return replace(pisces(concurrency, **settings), selector=Uniform())
 
 
-@_with_settings_of_pisces
+@_variant_of_pisces
 def pisces_without_staleness(concurrency: int, **settings: Any) -> Policies:
     """Pisces "w/o stale.": utilities are not discounted by staleness."""
     return pisces(concurrency, **{**settings, "selection_penalty": 0.0})
 
 
-@_with_settings_of_pisces
+@_variant_of_pisces
+def pisces_without_adaptive_pace(
+    concurrency: int, *, buffer_size: BufferSize = None, **settings: Any
+) -> Policies:
+    """Pisces "w/o adp.": aggregates every K updates, as FedBuff does."""
+    pacer = Buffered(concurrency, _goal(buffer_size, concurrency))
+    return replace(pisces(concurrency, **settings), pacer=pacer)
+
+
+@_variant_of_pisces
 def pisces_without_guard(concurrency: int, **settings: Any) -> Policies:
     """Pisces "w/o rob.": losses are not judged."""
     return replace(pisces(concurrency, **settings), judge=None)
@@ -173,5 +184,5 @@ def _first(concurrency: int, over_selection: float) -> int:
 
 
 def _goal(buffer_size: int | None, concurrency: int) -> int:
-    """FedBuff's K: as given, or the 20 % of the concurrency its authors suggest."""
+    """FedBuff's K: as given, or 20 % of the concurrency as in the Pisces paper."""
     return max(1, round(0.2 * concurrency)) if buffer_size is None else buffer_size

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from torch.utils.data import Dataset
 
 from pisces import build
 from pisces.data.federated import FederatedData, Pair
-from pisces.errors import ConfigError, DataError
+from pisces.errors import ConfigError
 from pisces.evaluate import Metric, Schedule, accuracy
 from pisces.execute.availability import Always, Availability
 from pisces.execute.failures import Failures
@@ -80,17 +83,25 @@ def simulate(
     device: str = "auto",
     threads: int | None = 1,
     out: str | Path | None = None,
+    name: str | None = None,
 ) -> Result:
     """Run one protocol in virtual time over clients with data of your own.
 
     `protocol` is a name (with `settings`, see `pisces config`) or a triple of your own policies.
-    `clients` are one `(inputs, targets)` pair or torch `Dataset` per client. `plan` is the local work, or a function
-    from the version a task starts from to it: that is where a learning-rate schedule goes.
+    `clients` are one `(inputs, targets)` pair or torch `Dataset` per client. `plan` is the local
+    work, or a function from the version a task starts from to it: that is where a learning-rate
+    schedule goes.
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
-    With `out` the run is also written to that folder. The run works on copies of `model` and of
-    your policies, so both are left as they are and a second run begins as the first did.
+    Models of latency, availability and failures draw from the seed they were made with. With `out`
+    the run is also written to that folder, under `name` if the policies are your own. The run works
+    on copies of `model` and of your policies: a second run begins as the first did.
     """
     data = _data(clients, test)
+    if not 1 <= concurrency <= data.num_clients:
+        raise ConfigError(
+            f"concurrency: must be from 1 to the number of clients, {data.num_clients}, not "
+            f"{concurrency}"
+        )
     simulation = build.Simulation(
         policies=copy.deepcopy(build.named_policies(protocol, concurrency, settings or {})),
         model=copy.deepcopy(model),
@@ -110,8 +121,9 @@ def simulate(
         device=device,
         threads=threads,
     )
-    name = protocol if isinstance(protocol, str) else type(protocol.selector).__name__.lower()
-    return run(simulation, protocol=name, out=out)
+    if isinstance(protocol, str):
+        name = protocol
+    return run(simulation, protocol=name or "my policies", out=out)
 
 
 def run(
@@ -123,7 +135,10 @@ def run(
     overwrite: bool = False,
     listener: Recorder | None = None,
 ) -> Result:
-    """Run a simulation to its end; Ctrl-C ends it early with what there is so far."""
+    """Run a simulation to its end.
+
+    Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised.
+    """
     if simulation.threads is not None:
         torch.set_num_threads(simulation.threads)
     tally, memory, folder = Tally(), Memory(), None
@@ -133,22 +148,38 @@ def run(
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
     recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
     began = time.perf_counter()
-    try:
-        coordinator = build.wire(simulation, recorder)
+    with (
+        closing(recorder),
+        closing(build.wire(simulation, recorder)) as coordinator,
+        _on_ctrl_c(coordinator.interrupt),
+    ):
         weights = coordinator.run()
         wall_s = time.perf_counter() - began
         summary = _summary(simulation, protocol, tally)
         load_flat(simulation.model, weights)
         if folder is not None:
             folder.finish(summary, state_dict_of(weights, simulation.model), wall_s)
-    finally:
-        recorder.close()
+    if coordinator.reason == "interrupted":
+        raise KeyboardInterrupt
     return Result(
         model=simulation.model.cpu().eval(),
         summary={**summary, "wall_s": wall_s},
         folder=None if folder is None else folder.path,
         memory=memory,
     )
+
+
+@contextmanager
+def _on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Turn Ctrl-C into a wish; only the main thread ever hears of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: interrupt())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _summary(simulation: build.Simulation, protocol: str, tally: Tally) -> dict[str, Any]:
@@ -171,28 +202,7 @@ def _data(
         return clients
     if test is None:
         raise ConfigError("test: give (inputs, targets) that no client trains on")
-    _check_shapes(clients, test)
     return FederatedData.from_clients(clients, test)
-
-
-def _check_shapes(clients: Sequence[Pair], test: Pair) -> None:
-    """Everybody's samples look like those of the test set, of which there are some."""
-    if len(test[0]) != len(test[1]) or len(test[0]) == 0:
-        raise DataError(
-            f"test has {len(test[0])} inputs and {len(test[1])} targets; "
-            "it needs at least one sample and as many targets as inputs"
-        )
-    wanted = _sample_shapes(test)
-    for number, pair in enumerate(clients):
-        if _sample_shapes(pair) != wanted:
-            raise DataError(
-                f"client {number} has samples of shape {_sample_shapes(pair)}, the test set of "
-                f"{wanted} (input, target): give all the same"
-            )
-
-
-def _sample_shapes(pair: Pair) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(part.shape[1:]) for part in pair)
 
 
 def _latency(given: Latency | Seconds | None, num_clients: int, seed: int) -> Latency:

@@ -6,8 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pisces.record.summary import lower_is_better
+from pisces.errors import ConfigError
 from pisces.types import Evaluated
+
+
+def lower_is_better(metric: str) -> bool:
+    """Is less more? For `loss`, `perplexity` and names ending in them, as in `train_loss`."""
+    return metric.rpartition("_")[2] in ("loss", "perplexity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,12 @@ class Stop:
     target: float | None = None
     patience: int | None = None
     metric: str = "accuracy"
+
+    def __post_init__(self) -> None:
+        for name in ("time_s", "versions", "updates", "patience"):
+            limit = getattr(self, name)
+            if limit is not None and not limit > 0:
+                raise ConfigError(f"stop.{name}: must be greater than 0, not {limit}")
 
     def reason(
         self, now: float, version: int, num_updates: int, history: Sequence[Evaluated]

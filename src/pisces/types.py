@@ -7,8 +7,8 @@ Two families of values travel through the house:
 * **events** come from an executor and say what the world did: `Joined`, `Arrived`, `Failed` and
   `Left`;
 * **entries** go to the recorder and say what the server made of it: the events (an accepted
-  `Update` in place of the unchecked `Arrived`), and `Started`, `Dropped`, `Aggregated`,
-  `Evaluated`, `Outlier`, `Distrusted` and `Stopped`.
+  `Update` in place of the unchecked `Arrived`), and `Started`, `Dropped`, `Ignored`,
+  `Aggregated`, `Evaluated`, `Outlier`, `Distrusted` and `Stopped`.
 
 Instants end in ``_at`` (or are plain ``at``), durations in ``_s``, counts start with ``num_``.
 """
@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from pisces.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -77,6 +79,14 @@ class Plan:
     learning_rate: float = 0.01
     proximal: float = 0.0
     max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 1 or (self.max_steps or 0) < 0:
+            raise ConfigError(
+                f"a plan needs at least 1 epoch and 1 sample per batch, no negative steps: {self}"
+            )
+        if not (self.learning_rate > 0 and self.proximal >= 0):
+            raise ConfigError(f"a plan needs a learning rate > 0 and a proximal term >= 0: {self}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,6 +206,16 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Ignored:
+    """Word of a task that is not running (any more) on that client: late, repeated or made up."""
+
+    at: float
+    client: int
+    task_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregated:
     """Updates became a new version; `coefficients` are the factors applied to each."""
 
@@ -248,6 +268,7 @@ Entry: TypeAlias = (
     | Failed
     | Left
     | Dropped
+    | Ignored
     | Aggregated
     | Evaluated
     | Outlier
@@ -273,3 +294,15 @@ class State:
         prefix = f"{name}/"
         arrays = {k.removeprefix(prefix): a for k, a in self.arrays.items() if k.startswith(prefix)}
         return State(self.values[name], arrays)
+
+
+class Stateful(Protocol):
+    """Whatever keeps state can hand it over and take it back. The default keeps none."""
+
+    def state(self) -> State:
+        """All that must be remembered to go on later."""
+        return State()
+
+    def restore(self, state: State) -> None:
+        """Take up what `state` handed over."""
+        del state  # nothing was kept

@@ -149,8 +149,8 @@ def latency_of(
         return latency.PerClient(_needed(base_s), c.jitter, config.seed)
     rng = generator(config.seed, "latency")
     return latency.ComputeAndNetwork(
-        latency.lognormal(num, c.seconds_per_sample, c.compute_sigma, rng),
-        latency.lognormal(num, c.bytes_per_s, c.bandwidth_sigma, rng),
+        c.seconds_per_sample * rng.lognormal(0.0, c.compute_sigma, num),
+        c.bytes_per_s * rng.lognormal(0.0, c.bandwidth_sigma, num),
         data.num_examples,
         model_bytes=4 * flatten(model).layout.size,
         epochs=config.train.epochs,

@@ -58,6 +58,7 @@ SETTINGS = {
         "failures.crash=0.5 failures.dropout=0.6",
         "failures: crash, dropout and vanish must add up to at most 1, not (0.5, 0.6, 0.0)",
     ),
+    "silence": ("failures.vanish=0.5", "failures.vanish needs clients.deadline_s"),
     "endless": ("stop.time_s=inf", "stop: the run would never end: set time_s, versions or"),
     "no number": ("stop.target=nan", "stop.target: must be a finite number, not nan"),
     "metric": ("stop.metric=acuracy", "stop.metric: must be one of accuracy, loss, not 'acuracy'"),

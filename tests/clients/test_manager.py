@@ -14,7 +14,7 @@ import torch
 from worlds import weights
 
 from pisces.clients.checks import Limits
-from pisces.clients.manager import ClientManager
+from pisces.clients.manager import NOT_RUNNING, ClientManager
 from pisces.policy import Judge
 from pisces.types import (
     Aggregated,
@@ -25,6 +25,7 @@ from pisces.types import (
     Evaluated,
     Event,
     Failed,
+    Ignored,
     Joined,
     Left,
     Outlier,
@@ -252,7 +253,7 @@ def test_a_failure_of_no_running_task_of_its_client_changes_nothing(reply: Faile
     start(manager, 1, client=1)
     before = shape_of(manager)
     (entry,) = see(manager, reply)
-    assert entry == Dropped(2.0, reply.task_id, "no such task is running on this client")
+    assert entry == Ignored(2.0, reply.client, reply.task_id, NOT_RUNNING)
     assert shape_of(manager) == before
 
 
@@ -320,7 +321,7 @@ def test_a_reply_to_no_running_task_of_its_client_changes_nothing(reply: Arrived
     start(manager, 1, client=1)
     before = shape_of(manager)
     (entry,) = see(manager, reply)
-    assert entry == Dropped(3.0, reply.task_id, "no such task is running on this client")
+    assert entry == Ignored(3.0, reply.client, reply.task_id, NOT_RUNNING)
     assert shape_of(manager) == before
 
 
@@ -329,7 +330,7 @@ def test_a_reply_after_its_client_left_is_too_late() -> None:
     start(manager, 0, client=0)
     see(manager, Left(1.0, 0, "deadline passed", 0))
     before = shape_of(manager)
-    assert isinstance(see(manager, arrived(0, client=0))[0], Dropped)
+    assert isinstance(see(manager, arrived(0, client=0))[0], Ignored)
     assert shape_of(manager) == before
 
 

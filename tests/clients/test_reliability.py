@@ -105,9 +105,18 @@ def test_old_losses_are_forgotten() -> None:
     judge = LossOutliers(4, window=2)
     for version in range(100):
         judged(judge, [1.0], version=version)
-    # Twice the window before the newest: 95 .. 99.
+    # Twice the concurrency and the window before the newest: 99 - 8 - 2.
     versions = [version for version, _ in judge.state().values["records"]]
-    assert versions == [95, 96, 97, 98, 99]
+    assert versions == list(range(89, 100))
+
+
+@pytest.mark.parametrize("staleness", [0, 9, 20, 40])
+def test_a_client_cannot_hide_behind_its_staleness(staleness: int) -> None:
+    # Seven updates a version, b = 20: a slow client's loss is judged among those of its version.
+    judge = LossOutliers(20, window=5, max_staleness=20)
+    for version in range(100):
+        judged(judge, PEERS[:7], version=version)
+    assert judged(judge, [50.0], version=99 - staleness) == [True]
 
 
 def test_a_stale_update_still_finds_its_peers() -> None:

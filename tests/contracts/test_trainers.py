@@ -162,16 +162,6 @@ def test_nothing_else_is_touched(
 
 
 @every_trainer
-def test_no_steps_change_nothing(
-    name: str, model: nn.Module, data: FederatedData, tasks: list[Task]
-) -> None:
-    idle = replace(tasks[2], plan=Plan(max_steps=0))
-    outcome = trained(TRAINERS[name](model, data), [idle])[12]
-    assert torch.equal(outcome.weights.flat, idle.weights.flat)
-    assert (outcome.report.num_steps, outcome.report.loss) == (0, None)
-
-
-@every_trainer
 def test_can_be_closed(name: str, model: nn.Module, data: FederatedData) -> None:
     TRAINERS[name](model, data).close()
 

@@ -274,6 +274,19 @@ def test_nobody_returns_out_of_session() -> None:
     assert told(rest(executor)) == [("left", 5.0, 0, 0), ("joined", 20.0, 0, None)]
 
 
+def test_an_old_return_does_not_bring_back_who_has_gone_again() -> None:
+    # Half of 10 s: gone at 5 until 35; a new session from 9 on; gone again at 15 until 45.
+    sessions = Sessions({0: [(0.0, 8.0), (9.0, math.inf)]})
+    failures = Doom(return_after_s=30.0, kinds={0: "dropout"})
+    executor = opened(World(latencies=[10.0], failures=failures, availability=sessions))
+    executor.submit(task(0, 0))
+    assert told(executor.wait(math.inf)) == [("left", 5.0, 0, 0)]
+    executor.wait(9.0)
+    executor.wait(10.0)
+    executor.submit(task(1, 0))
+    assert told(rest(executor)) == [("left", 15.0, 0, 1), ("joined", 45.0, 0, None)]
+
+
 def test_quiet_while_only_news_of_ended_tasks_is_planned() -> None:
     executor = opened(World(latencies=[4.0, 8.0]))
     executor.submit(task(0, 0))

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from pisces.record.lines import Line
-from pisces.record.summary import Tally, lower_is_better
+from pisces.record.summary import Tally
+from pisces.stop import lower_is_better
 from pisces.types import Joined, Started
 
 # Three clients. Client 0 is asked twice, client 1 once and leaves, client 2 never.

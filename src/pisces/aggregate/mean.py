@@ -10,6 +10,11 @@
 `base` measures an update against the version its client started from; `current` mixes the client's
 model into the present one, which damps stale updates. Buffers such as BatchNorm statistics always
 mix against the current model, at server rate 1.
+
+Differs from the papers:
+
+* FedBuff's 1 / K is one over the number of updates combined: a tick or a starved buffer may make
+  that more or fewer than K.
 """
 
 from __future__ import annotations

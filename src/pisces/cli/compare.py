@@ -49,6 +49,8 @@ def compare(
     goal = target if target is not None else base.stop.target
     if goal is None:
         raise ConfigError("compare needs a target to reach: --target 0.9, or stop.target")
+    if base.stop.target is not None:  # else the runs go on to their limits
+        base = base.model_copy(update={"stop": base.stop.model_copy(update={"target": goal})})
     folder = out or fresh_folder(f"{file.stem}-compare")
     todo = jobs_of(base, names(protocols), numbers(seeds), folder)
     make(folder)
@@ -65,8 +67,7 @@ def run_and_show(
     quiet: bool,
 ) -> None:
     """Make the runs, then show what came of them; exits with 130 if interrupted."""
-    cores = os.cpu_count() or 1
-    runs, interrupted = run_all(jobs, min(num_workers or cores, len(jobs)), quiet=quiet)
+    runs, interrupted = run_all(jobs, min(num_workers or _num_cores(), len(jobs)), quiet=quiet)
     if runs:
         first = runs[0]  # of the protocol named first, if it was begun at all
         metric = jobs[0].config.stop.metric
@@ -74,3 +75,10 @@ def run_and_show(
     if interrupted:
         stderr.print(f"interrupted: {len(runs)} of {len(jobs)} runs were begun")
         raise typer.Exit(130)
+
+
+def _num_cores() -> int:
+    """How many this process may use, which in a container is less than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

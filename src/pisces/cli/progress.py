@@ -37,7 +37,7 @@ class Standing:
 
     def add(self, line: Line) -> None:
         """Note what a line changes."""
-        self.at = line["at"]
+        self.at = max(self.at, line["at"])  # an evaluation may be told late
         match line["kind"]:
             case "started":
                 self.num_running += 1

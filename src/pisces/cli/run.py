@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from contextlib import suppress
+from typing import Annotated, Any
 
 import typer
 
@@ -13,10 +14,12 @@ from pisces.cli.progress import Board, Listener, Standing, shown
 from pisces.record.reader import Run
 from pisces.report.table import run_table
 
-if TYPE_CHECKING:
-    from pisces.simulation import Result
-
-EXIT_CODES = {"interrupted": 130, "no clients left": 3, "silent clients": 3}
+EXIT_CODES = {
+    "interrupted": 130,
+    "no clients left": 3,
+    "no trusted clients left": 3,
+    "silent clients": 3,
+}
 
 
 def run(
@@ -41,7 +44,7 @@ def run(
       pisces run my.toml --out runs/first --json | jq .final
     """
     from pisces import build
-    from pisces.simulation import run as simulate
+    from pisces.simulation import run as make_run
 
     set_up_logging(verbose)
     extra = [] if seed is None else [f"seed={seed}"]
@@ -49,23 +52,26 @@ def run(
     folder = out or fresh_folder(f"{file.stem}-{settings.protocol}-seed{settings.seed}")
     simulation = build.simulation(settings)
     standing = Standing(settings.protocol, settings.seed, settings.stop)
-    with shown(Board(settings.stop.metric, [standing]), quiet) as redraw:
-        result = simulate(
+    board = Board(settings.stop.metric, [standing])
+    # Interrupted, a run still saves what there is; it is shown from its folder either way.
+    with suppress(KeyboardInterrupt), shown(board, quiet) as redraw:
+        make_run(
             simulation,
             protocol=settings.protocol,
             out=folder,
             config_text=config.to_toml(settings),
             listener=Listener(standing, redraw),
         )
-    _show(result, as_json)
-    raise typer.Exit(EXIT_CODES.get(result.summary["reason"], 0))
+    summary = _show(Run.open(folder), as_json)
+    raise typer.Exit(EXIT_CODES.get(summary["reason"], 0))
 
 
-def _show(result: Result, as_json: bool) -> None:
+def _show(run: Run, as_json: bool) -> dict[str, Any]:
+    summary = run.summary
     if as_json:
-        print_json({**result.summary, "folder": str(result.folder)})
-        return
-    assert result.folder is not None
-    target, metric = result.summary["target"], result.summary["metric"]
-    stdout.print(run_table(Run.open(result.folder), target=target, metric=metric))
-    stdout.print(f"written to {result.folder}", soft_wrap=True, highlight=False)
+        print_json({**summary, "folder": str(run.path)})
+    else:
+        target, metric = summary["target"], summary["metric"]
+        stdout.print(run_table(run, target=target, metric=metric))
+        stdout.print(f"written to {run.path}", soft_wrap=True, highlight=False)
+    return summary

@@ -12,8 +12,16 @@ from pisces.types import Layout, Report, Weights
 class Limits:
     """Beyond these a claim is absurd, whoever makes it."""
 
+    max_clients: int = 10_000_000
     max_examples: int = 100_000_000
     max_loss: float = 1e6
+
+
+def wrong_client(client: int, limits: Limits) -> str | None:
+    """What is wrong with a client's number? The table has a row for every number up to it."""
+    if not 0 <= client < limits.max_clients:
+        return f"client {client}, outside 0..{limits.max_clients - 1}"
+    return None
 
 
 def wrong_size(num_examples: object, limits: Limits) -> str | None:
@@ -28,6 +36,8 @@ def wrong_size(num_examples: object, limits: Limits) -> str | None:
 def wrong_weights(weights: Weights, layout: Layout) -> str | None:
     """What is wrong with a client's weights?"""
     flat = weights.flat
+    if not hasattr(flat, "isfinite"):
+        return f"weights that are no tensor but a {type(flat).__name__}"
     if tuple(flat.shape) != (layout.size,):
         return f"weights of shape {tuple(flat.shape)}, not ({layout.size},)"
     # A finite float64 may be infinite as the float32 it would be added to.

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pisces.clients.checks import Limits, wrong_report, wrong_size, wrong_weights
+from pisces.clients.checks import (
+    Limits,
+    wrong_client,
+    wrong_report,
+    wrong_size,
+    wrong_weights,
+)
 from pisces.clients.table import ClientTable
 from pisces.clients.view import Running, View
 from pisces.policy import Judge
@@ -21,6 +29,7 @@ from pisces.types import (
     Evaluated,
     Event,
     Failed,
+    Ignored,
     Joined,
     Layout,
     Left,
@@ -71,7 +80,7 @@ class ClientManager:
             last_aggregated_at=self.last_aggregated_at,
             clients=self.table.facts,
             running=self._running_columns,
-            buffer=self.buffer,
+            buffer=tuple(self.buffer),
             history=self.history,
         )
 
@@ -144,7 +153,8 @@ class ClientManager:
         self._running_columns = None
 
     def _join(self, event: Joined) -> Entry:
-        if problem := wrong_size(event.num_examples, self._limits):
+        problem = wrong_client(event.client, self._limits)
+        if problem := problem or wrong_size(event.num_examples, self._limits):
             return Failed(event.at, event.client, f"refused to join: {problem}")
         self.table.ensure(event.client)
         self.table.rows.present[event.client] = True
@@ -165,7 +175,7 @@ class ClientManager:
         if event.task_id is None:
             return event
         if not self._runs(event.task_id, event.client):
-            return Dropped(event.at, event.task_id, NOT_RUNNING)
+            return Ignored(event.at, event.client, event.task_id, NOT_RUNNING)
         self._end(event.task_id)
         return event
 
@@ -184,7 +194,7 @@ class ClientManager:
 
     def _arrive(self, event: Arrived, wanted: Callable[[Update], bool]) -> list[Entry]:
         if not self._runs(event.task_id, event.client):
-            return [Dropped(event.at, event.task_id, NOT_RUNNING)]
+            return [Ignored(event.at, event.client, event.task_id, NOT_RUNNING)]
         task, started_at = self.running[event.task_id]
         self._end(task.id)
         if problem := self._problem(event):
@@ -251,8 +261,15 @@ class ClientManager:
 
 def _columns(running: Collection[tuple[Task, float]]) -> Running:
     return Running(
-        task_ids=np.array([task.id for task, _ in running], np.int64),
-        clients=np.array([task.client for task, _ in running], np.int64),
-        versions=np.array([task.version for task, _ in running], np.int64),
-        started_at=np.array([at for _, at in running], np.float64),
+        task_ids=_fixed([task.id for task, _ in running], np.int64),
+        clients=_fixed([task.client for task, _ in running], np.int64),
+        versions=_fixed([task.version for task, _ in running], np.int64),
+        started_at=_fixed([at for _, at in running], np.float64),
     )
+
+
+def _fixed(values: Sequence[float], dtype: type) -> NDArray[Any]:
+    """A column nobody can write to."""
+    column: NDArray[Any] = np.array(values, dtype)
+    column.flags.writeable = False
+    return column

@@ -34,15 +34,24 @@ class LossOutliers(Judge):
 
     `eps_sigmas` is the radius in robust standard deviations of the pool; `window` how many versions
     count as similar (k). As in the authors' code, half the `concurrency` makes a cluster, and
-    nobody is judged before as many losses are there as clients run at once.
+    nobody is judged before as many losses are there as clients run at once. Losses are kept long
+    enough to judge an update twice as stale as `max_staleness` (default: the concurrency).
     """
 
     def __init__(
-        self, concurrency: int, *, window: int = 5, eps_sigmas: float = 3.0, drop: bool = False
+        self,
+        concurrency: int,
+        *,
+        window: int = 5,
+        eps_sigmas: float = 3.0,
+        max_staleness: int | None = None,
+        drop: bool = False,
     ) -> None:
         self._min_samples = max(1, concurrency // 2)
         self._min_records = max(2, concurrency)
         self._window = window
+        # An update that stale still needs its peers, trained up to `window` versions before it.
+        self._kept = window + 2 * (concurrency if max_staleness is None else max_staleness)
         self._eps_sigmas = eps_sigmas
         self._drop = drop
         self._records: deque[tuple[int, float]] = deque()  # (version trained from, loss)
@@ -79,8 +88,7 @@ class LossOutliers(Judge):
     def _remember(self, version: int, loss: float) -> None:
         self._newest = max(self._newest, version)
         self._records.append((version, loss))
-        # Twice the window: an update may be that much staler than the newest and still find peers.
-        while self._records and self._records[0][0] < self._newest - 2 * self._window:
+        while self._records and self._records[0][0] < self._newest - self._kept:
             self._records.popleft()
 
     def state(self) -> State:

@@ -54,6 +54,7 @@ class FederatedData:
                     f"client {number} has {len(inputs)} inputs and {len(targets)} targets; "
                     "each client needs at least one sample and as many targets as inputs"
                 )
+        _check_shapes(pairs, test)
         bounds = np.cumsum([0, *(len(x) for x, _ in pairs)])
         return cls(
             inputs=torch.cat([x for x, _ in pairs]),
@@ -62,6 +63,26 @@ class FederatedData:
             test_inputs=test[0],
             test_targets=test[1],
         )
+
+
+def _check_shapes(clients: Sequence[Pair], test: Pair) -> None:
+    """Everybody's samples look like those of the test set, of which there are some."""
+    if len(test[0]) != len(test[1]) or len(test[0]) == 0:
+        raise DataError(
+            f"test has {len(test[0])} inputs and {len(test[1])} targets; "
+            "it needs at least one sample and as many targets as inputs"
+        )
+    wanted = _sample_shapes(test)
+    for number, pair in enumerate(clients):
+        if _sample_shapes(pair) != wanted:
+            raise DataError(
+                f"client {number} has samples of shape {_sample_shapes(pair)}, the test set of "
+                f"{wanted} (input, target): give all the same"
+            )
+
+
+def _sample_shapes(pair: Pair) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(part.shape[1:]) for part in pair)
 
 
 def _stacked(dataset: Dataset[Pair]) -> Pair:

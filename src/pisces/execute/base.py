@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from pisces.policy import Stateful
-from pisces.types import Event, Task
+from pisces.types import Event, Stateful, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +14,7 @@ class Capabilities:
 
     real_time: bool = False  # time passes by itself: nothing may block the loop
     cancels: bool = False  # a running task can be called off
+    num_clients: int | None = None  # how many there will ever be, where that is known
 
 
 class Executor(Stateful, Protocol):

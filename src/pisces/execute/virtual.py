@@ -82,6 +82,7 @@ class VirtualExecutor(Executor):
         self._turns = [0] * len(num_examples)  # tasks given to each client so far
         self._online: set[int] = set()  # in a session
         self._present: set[int] = set()  # and there, as far as the server knows
+        self._away: dict[int, int] = {}  # client -> the task in the middle of which it went
         self._running: dict[int, Task] = {}
         self._task_of: dict[int, int] = {}  # client -> its running task
         self._untrained: dict[int, Task] = {}  # tasks that will finish, not trained yet
@@ -99,7 +100,7 @@ class VirtualExecutor(Executor):
     @property
     def capabilities(self) -> Capabilities:
         """Virtual time can call tasks off."""
-        return Capabilities(cancels=True)
+        return Capabilities(cancels=True, num_clients=len(self._num_examples))
 
     @property
     def quiet(self) -> bool:
@@ -208,10 +209,12 @@ class VirtualExecutor(Executor):
         if due.kind is _Kind.CRASH:
             return Failed(at, client, "crashed while training", task_id)
         self._present.discard(client)
+        self._away[client] = task_id
         reason = "dropped out" if due.kind is _Kind.DROP_OUT else "deadline passed"
         return Left(at, client, reason, task_id)
 
     def _join(self, due: _Due) -> list[Event]:
+        self._away.pop(due.client, None)
         self._present.add(due.client)
         return [Joined(due.at, due.client, int(self._num_examples[due.client]))]
 
@@ -227,10 +230,9 @@ class VirtualExecutor(Executor):
         return [Left(due.at, due.client, "went offline", task_id)]
 
     def _come_back(self, due: _Due) -> list[Event]:
-        if due.client not in self._online:
-            return []
-        if due.client not in self._present:
-            return self._join(due)
+        if self._away.get(due.client) == due.task_id:
+            del self._away[due.client]
+            return self._join(due) if due.client in self._online else []
         if due.task_id not in self._running:
             return []
         self._end(due.task_id)
@@ -263,6 +265,7 @@ class VirtualExecutor(Executor):
             "num_sessions": list(self._num_sessions),
             "online": sorted(self._online),
             "present": sorted(self._present),
+            "away": [list(pair) for pair in sorted(self._away.items())],
             "running": [save_task(task, state) for task in self._running.values()],
             "untrained": list(self._untrained),
             "results": {str(i): asdict(o.report) for i, o in self._results.items()},
@@ -279,6 +282,7 @@ class VirtualExecutor(Executor):
         self._turns = list(values["turns"])
         self._num_sessions = list(values["num_sessions"])
         self._online, self._present = set(values["online"]), set(values["present"])
+        self._away = dict(values["away"])
         tasks = [load_task(task, state, self._layout) for task in values["running"]]
         self._running = {task.id: task for task in tasks}
         self._task_of = {task.client: task.id for task in tasks}

@@ -2,6 +2,11 @@
 
 Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS 2022,
 Algorithm 1. The Pisces paper sets K to 20 % of the concurrency.
+
+Differs from the paper:
+
+* a client whose update waits in the buffer is not started again before it is aggregated;
+* a buffer that nobody is left to fill is aggregated as it is (see `Coordinator`).
 """
 
 from __future__ import annotations

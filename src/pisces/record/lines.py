@@ -20,6 +20,7 @@ from pisces.types import (
     Entry,
     Evaluated,
     Failed,
+    Ignored,
     Joined,
     Left,
     Outlier,
@@ -63,6 +64,10 @@ def line(entry: Entry) -> Line:
             return _line("left", at, **_if_known(task=task), client=client, reason=reason)
         case Dropped(at):
             return _line("dropped", at, task=entry.task_id, reason=entry.reason)
+        case Ignored(at):
+            return _line(
+                "ignored", at, task=entry.task_id, client=entry.client, reason=entry.reason
+            )
         case Aggregated(at):
             return _line(
                 "aggregated",

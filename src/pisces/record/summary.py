@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.record.lines import Line, line
+from pisces.stop import lower_is_better
 from pisces.types import Entry
 
 
@@ -132,11 +133,6 @@ def curve(
         for at, metrics in evaluated
         if metric in metrics
     ]
-
-
-def lower_is_better(metric: str) -> bool:
-    """Is less more? For `loss`, `perplexity` and names ending in them, as in `train_loss`."""
-    return metric.rpartition("_")[2] in ("loss", "perplexity")
 
 
 def time_to_target(

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from pisces.errors import RunError
 from pisces.record.lines import plain
 from pisces.record.reader import Run
-from pisces.record.summary import lower_is_better
 from pisces.seeds import generator
+from pisces.stop import lower_is_better
 
 MIN_BOOTSTRAP = 5  # pairs; resampling fewer says less than their range
 NUM_RESAMPLES = 10_000

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import torch
 
+from pisces.errors import ConfigError
 from pisces.types import Report, Task, Weights
 
+Optimizer = Literal["sgd", "adam", "adamw"]
 # (outputs, targets) -> one loss per sample, or a scalar mean over the batch
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -18,10 +20,19 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 class Recipe:
     """How every client trains; what may differ from task to task is in the task's `Plan`."""
 
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    optimizer: Optimizer = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
     clip_norm: float | None = None  # gradient norm per step; None: no clipping
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in get_args(Optimizer):
+            choices = ", ".join(get_args(Optimizer))
+            raise ConfigError(f"optimizer: must be one of {choices}, not {self.optimizer!r}")
+        if not (0 <= self.momentum < 1 and self.weight_decay >= 0 and (self.clip_norm or 1) > 0):
+            raise ConfigError(
+                f"a recipe needs momentum in [0, 1), weight decay >= 0 and clip norm > 0: {self}"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
