@@ -68,8 +68,8 @@ REFUSALS = {
         "did you mean buffer_size?",
     ),
     "bound below 1": (
-        ["protocols.pisces.staleness_bound=0.5"],
-        "protocols.pisces: staleness_bound: must be greater than or equal to 1, not 0.5",
+        ["protocols.pisces.staleness_bound=0"],
+        "protocols.pisces: staleness_bound: must be greater than or equal to 1, not 0",
         "",
     ),
     "no such pace": (

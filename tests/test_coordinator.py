@@ -42,7 +42,16 @@ from pisces.protocols import fedavg
 from pisces.record.lines import Line
 from pisces.stop import Stop
 from pisces.train.base import Outcome
-from pisces.types import Arrived, Event, Joined, Left, Plan, Report, Task, Weights
+from pisces.types import (
+    Arrived,
+    Event,
+    Joined,
+    Left,
+    Plan,
+    Report,
+    Task,
+    Weights,
+)
 
 PAIR = World(latencies=[1.0, 2.0], concurrency=2)  # FedAvg: a round takes 2 s, the slower one's
 

@@ -105,7 +105,7 @@ def pisces(
         Mode, Field(description="paper: last latencies; elapsed: or longer; strict: a hard bound")
     ] = "paper",
     staleness_bound: Annotated[
-        float | None, Field(ge=1, description="staleest update wanted (b); none: C")
+        int | None, Field(ge=1, description="stalest update wanted (b); none: C")
     ] = None,
     unseen_latency_s: Annotated[
         float | None, Field(gt=0, description="latency of a client not seen yet; none: the slowest")
@@ -134,7 +134,7 @@ def pisces(
         concurrency,
         window=outlier_window,
         eps_sigmas=outlier_eps,
-        max_staleness=math.ceil(bound),
+        max_staleness=bound,
         drop=drop_outliers,
     )
     return Policies(guided, adaptive, mean, judge)

@@ -33,8 +33,8 @@ SETTINGS = {
         "the pace waits for 13 updates at once, but there are only 12 clients; lower buffer_size",
     ),
     "bound": (
-        "protocols.pisces.staleness_bound=0.5",
-        "staleness_bound: must be greater than or equal to 1, not 0.5",
+        "protocols.pisces.staleness_bound=0",
+        "staleness_bound: must be greater than or equal to 1, not 0",
     ),
     "strict": ("protocols.pisces.pace=strict", "a strict pace needs clients.deadline_s"),
     "protocol": ("protocol=piscse", "protocol: must be one of pisces, fedbuff"),

@@ -338,3 +338,15 @@ def test_goes_on_from_saved_state_as_if_nothing_had_happened(world: World, befor
     assert restored.now == executor.now
     assert facts(drive(restored, 10, num)) == facts(drive(executor, 10, num))
     assert trainers[1].groups == trainers[0].groups[num_calls:]  # grouped alike, so bit-equal
+
+
+def test_the_return_of_a_called_off_task_brings_nobody_back_early() -> None:
+    # Task 0 would drop out at 5 and be back at 105, but is called off at 1. Task 1, begun at 50,
+    # drops out at 55: the client is back at 155, not at 105.
+    executor = doomed("dropout", return_after_s=100.0)
+    executor.submit(task(0, 0))
+    executor.wait(1.0)
+    executor.cancel(0)
+    executor.wait(50.0)
+    executor.submit(task(1, 0))
+    assert told(rest(executor)) == [("left", 55.0, 0, 1), ("joined", 155.0, 0, None)]

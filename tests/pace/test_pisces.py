@@ -16,6 +16,7 @@ from pisces.aggregate.mean import DiscountedMean
 from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
 from pisces.coordinator import Coordinator
+from pisces.errors import ConfigError
 from pisces.evaluate import Inline, Schedule
 from pisces.execute.fake import FakeExecutor
 from pisces.pace.pisces import Adaptive, Mode
@@ -155,11 +156,9 @@ def test_strict_blocks_while_a_client_is_b_behind(
     assert pacer.ready(now) is not blocked
 
 
-def test_strict_with_a_fractional_bound_does_not_round_it_up() -> None:
-    # Two behind, b = 2.5: one more version would make it three, which is more than 2.5.
-    now = world([4.0], [(0, 3, 0.0)], version=5, now=1e6)
-    assert not Adaptive(5, 2.5, mode="strict").ready(now)
-    assert Adaptive(5, 3, mode="strict").ready(now)
+def test_a_bound_below_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at least 1, not 0"):
+        Adaptive(5, 0)
 
 
 def test_strict_also_counts_the_time_run_so_far() -> None:

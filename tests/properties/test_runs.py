@@ -61,7 +61,7 @@ def test_exact_latencies_keep_the_bound(protocol: str, world: World, bound: int)
 
 
 @settings(max_examples=100)
-@given(protocol=adaptive, world=any_world(deadline_s=quarters), bound=st.floats(1.0, 6.0))
+@given(protocol=adaptive, world=any_world(deadline_s=quarters), bound=st.integers(1, 6))
 def test_a_strict_pace_keeps_the_bound_whatever_happens(
     protocol: str, world: World, bound: float
 ) -> None:

@@ -47,7 +47,7 @@ class LossOutliers(Judge):
         max_staleness: int | None = None,
         drop: bool = False,
     ) -> None:
-        self._min_samples = max(1, concurrency // 2)
+        self._min_samples = max(2, concurrency // 2)  # one alone would be a cluster to DBSCAN
         self._min_records = max(2, concurrency)
         self._window = window
         # An update that stale still needs its peers, trained up to `window` versions before it.

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.clients.view import View
+from pisces.errors import ConfigError
 from pisces.policy import Pacer
 
 Mode = Literal["paper", "elapsed", "strict"]
@@ -38,11 +39,13 @@ class Adaptive(Pacer):
     def __init__(
         self,
         concurrency: int,
-        bound: float,
+        bound: int,
         *,
         mode: Mode = "paper",
         unseen_latency_s: float | None = None,
     ) -> None:
+        if bound < 1:
+            raise ConfigError(f"staleness_bound: must be at least 1, not {bound}")
         self._concurrency = concurrency
         self._bound = bound
         self._mode = mode
@@ -77,7 +80,7 @@ class Adaptive(Pacer):
         return max(due_at, self._due_by_time_running(view))
 
     def _would_break_the_bound(self, view: View) -> bool:
-        return view.version + 1 - int(view.running.versions.min()) > self._bound
+        return view.version - int(view.running.versions.min()) >= self._bound
 
     def _due_by_time_running(self, view: View) -> float:
         """When elapsed >= (time the longest-running client has run) / b.
