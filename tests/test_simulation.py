@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -384,3 +385,67 @@ def test_what_cannot_work_is_refused_before_it_begins(case: str, tmp_path: Path)
     with pytest.raises(error, match=message):
         simulated(**changes, out=tmp_path / "r")
     assert not (tmp_path / "r").exists()
+
+
+def test_ctrl_c_saves_what_there_is_and_is_not_swallowed(tmp_path: Path) -> None:
+    def interrupted(outputs: torch.Tensor, targets: torch.Tensor) -> float:
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        calls.append(len(outputs))
+        return 0.0
+
+    calls: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        simulated("fedavg", metrics={"accuracy": interrupted}, out=tmp_path / "r")
+    run = pisces.load(tmp_path / "r")
+    assert run.summary["reason"] == "interrupted"
+    assert run.state_dict()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"concurrency": 0}, "concurrency: must be from 1"),
+        ({"concurrency": 7}, "concurrency: must be from 1 to the number of clients, 6, not 7"),
+        ({"tick_s": -1.0}, "tick_s must be at least 0"),
+        ({"seed": -1}, "seed and tick_s must be at least 0"),
+        ({"deadline_s": -1.0}, "deadline_s: must be greater than 0"),
+        ({"failures": Failures(vanish=0.5)}, "failures.vanish needs clients.deadline_s"),
+    ],
+)
+def test_impossible_numbers_are_refused(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        simulated("fedavg", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: pisces.Stop(time_s=-5), "stop.time_s: must be greater than 0"),
+        (lambda: pisces.Plan(epochs=0), "at least 1 epoch"),
+        (lambda: pisces.Plan(learning_rate=0), "learning rate > 0"),
+        (lambda: pisces.Recipe(optimizer="foo"), "must be one of sgd, adam, adamw, not 'foo'"),
+        (lambda: pisces.Recipe(momentum=1.0), "momentum in"),
+    ],
+)
+def test_impossible_parts_are_refused_when_they_are_made(make: Callable[[], Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        make()
+
+
+def test_a_batchnorm_model_meets_odd_sizes() -> None:
+    # 33 samples in batches of 32 would leave a last batch of one, which BatchNorm1d refuses.
+    torch.manual_seed(0)
+    shards = [(torch.randn(33, 4), torch.randint(0, 2, (33,))) for _ in range(3)]
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+    result = pisces.simulate(
+        "fedbuff",
+        model=model,
+        clients=shards,
+        test=shards[0],
+        concurrency=2,
+        settings={"buffer_size": 1},
+        stop=pisces.Stop(versions=4),
+    )
+    assert result.summary["versions"] == 4

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pisces.cli.options import fresh_folder, names, numbers
+from pisces.record.reader import Run
 
 RUNS = ("fedbuff-seed1", "fedbuff-seed2", "pisces-seed1", "pisces-seed2")
 
@@ -125,3 +126,11 @@ def test_a_fresh_folder_is_not_there_yet(folder: Path) -> None:
     (folder / "runs" / "a").mkdir(parents=True)
     (folder / "runs" / "a-2").mkdir()
     assert fresh_folder("a") == Path("runs/a-3")
+
+
+def test_a_target_of_ones_own_moves_the_runs_own(pisces: Callable[..., Any], small: str) -> None:
+    # small.toml stops at its target, too early to tell anything about a higher one.
+    args = ("--set", "stop.target=0.05", "--target", 2.0, "--protocols", "fedavg", "--seeds", 1)
+    assert pisces("compare", small, *args, "--jobs", 1, "--out", "out", "-q").code == 0
+    assert Run.open(Path("out/fedavg-seed1")).summary["target"] == 2.0
+    assert Run.open(Path("out/fedavg-seed1")).summary["reason"] != "target"

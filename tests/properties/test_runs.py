@@ -44,6 +44,21 @@ def test_every_run_is_lawful(protocol: str, world: World) -> None:
     assert_lawful(simulate(protocol, world), world.concurrency)
 
 
+@pytest.mark.long
+@settings(max_examples=5000)
+@given(protocol=any_protocol, world=any_world())
+def test_thousands_of_runs_are_lawful(protocol: str, world: World) -> None:
+    assert_lawful(simulate(protocol, world), world.concurrency)
+
+
+@pytest.mark.long
+@settings(max_examples=3000)
+@given(protocol=adaptive, world=any_world(deadline_s=quarters), bound=st.integers(1, 6))
+def test_thousands_of_strict_runs_keep_the_bound(protocol: str, world: World, bound: int) -> None:
+    lines = simulate(protocol, world, pace="strict", staleness_bound=bound)
+    assert max_staleness(lines) <= bound
+
+
 # --- the staleness bound --------------------------------------------------------------------------
 
 

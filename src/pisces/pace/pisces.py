@@ -53,8 +53,11 @@ class Adaptive(Pacer):
 
     @property
     def needs_deadline(self) -> bool:
-        """`strict` waits for the slowest, so the slowest must be bound to end."""
-        return self._mode == "strict"
+        """`strict` waits for the slowest, so the slowest must be bound to end.
+
+        So does `elapsed` with b = 1: nothing is made while somebody runs from an older version.
+        """
+        return self._mode == "strict" or (self._mode == "elapsed" and self._bound == 1)
 
     def slots(self, view: View) -> int:
         """Whatever is free."""
