@@ -19,7 +19,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pisces.clients.view import View
     from pisces.evaluate import Schedule
-    from pisces.policy import Aggregator, Assignment, Pacer, Policies, Selector
+    from pisces.execute.availability import Diurnal, Late, Markov
+    from pisces.execute.failures import Failures
+    from pisces.execute.latency import PerClient
+    from pisces.policy import Aggregator, Assignment, Judge, Pacer, Policies, Selector
     from pisces.record.reader import Run, load
     from pisces.simulation import Result, simulate
     from pisces.stop import Stop
@@ -29,7 +32,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "Aggregator": "pisces.policy",
     "Assignment": "pisces.policy",
+    "Diurnal": "pisces.execute.availability",
+    "Failures": "pisces.execute.failures",
+    "Judge": "pisces.policy",
+    "Late": "pisces.execute.availability",
+    "Markov": "pisces.execute.availability",
     "Pacer": "pisces.policy",
+    "PerClient": "pisces.execute.latency",
     "Plan": "pisces.types",
     "Policies": "pisces.policy",
     "Recipe": "pisces.train.base",
@@ -46,7 +55,13 @@ _HOMES = {
 __all__ = [
     "Aggregator",
     "Assignment",
+    "Diurnal",
+    "Failures",
+    "Judge",
+    "Late",
+    "Markov",
     "Pacer",
+    "PerClient",
     "Plan",
     "Policies",
     "Recipe",

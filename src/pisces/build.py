@@ -104,7 +104,8 @@ class Simulation:
         pacer, num_clients = self.policies.pacer, self.data.num_clients
         if pacer.needs_deadline and self.deadline_s is None:
             raise ConfigError(
-                "a strict pace needs clients.deadline_s: one silent client would stop it for ever"
+                "a strict pace needs clients.deadline_s (say three times the slowest latency): it "
+                "waits for the slowest, and one silent client would stop it for ever"
             )
         if pacer.min_clients > num_clients:
             raise ConfigError(

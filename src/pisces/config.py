@@ -75,7 +75,9 @@ class Data(Section):
     size: Count | None = Field(
         None, description="equal: samples each; none: all there are, divided"
     )
-    size_median: Positive = Field(190.0, description="lognormal: median samples per client")
+    size_median: Positive = Field(
+        190.0, description="lognormal: median samples per client; less where the data is too small"
+    )
     size_sigma: NonNegative = Field(0.6, description="lognormal: spread of sizes")
     samples_per_s: Positive = Field(2.5, description="coupled: samples per second of latency")
     alpha_per_s: Positive = Field(0.05, description="coupled: alpha per second of latency")
@@ -95,7 +97,7 @@ class Train(Section):
     """How a client trains."""
 
     optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="sgd | adam | adamw")
-    learning_rate: Positive = Field(0.01, description="client learning rate at version 0")
+    learning_rate: Positive = Field(0.05, description="client learning rate at version 0")
     decay: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0, description="factor on the learning rate ..."
     )
@@ -104,8 +106,8 @@ class Train(Section):
     weight_decay: NonNegative = Field(0.0, description="L2 penalty (adamw: decoupled)")
     proximal: NonNegative = Field(0.0, description="FedProx: pull towards the received model (mu)")
     clip_norm: Positive | None = Field(None, description="clip each step's gradient to this norm")
-    batch_size: Count = Field(32, description="samples per step")
-    epochs: Count = Field(1, description="passes over a client's data per task")
+    batch_size: Count = Field(16, description="samples per step")
+    epochs: Count = Field(5, description="passes over a client's data per task")
     device: str = Field("auto", description="auto | cpu | cuda; auto: a GPU if there is one")
     threads: Count = Field(1, description="torch threads; one is fastest for small models")
 
@@ -309,6 +311,10 @@ def parse(text: str, changes: Sequence[str] = (), source: str = "config") -> Con
 
 def check(values: Mapping[str, Any], source: str = "config") -> Config:
     """The config with these values, or an error that says what is wrong with each key."""
+    if "made_in" in values:
+        raise ConfigError(
+            f"{source}: this run was made in {values['made_in']}: make it there again"
+        )
     try:
         return Config.model_validate(dict(values))
     except ValidationError as error:

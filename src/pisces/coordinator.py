@@ -228,11 +228,13 @@ class Coordinator:
         return self._executor.quiet and self._next_check(view) == math.inf
 
     def _reason_to_give_up(self) -> str | None:
-        if self._executor.quiet:
-            return "silent clients" if self._manager.running else "no clients left"
         trusted = self._manager.table.facts.trusted
         everybody_came = len(trusted) == self._executor.capabilities.num_clients
-        return "no trusted clients left" if everybody_came and not trusted.any() else None
+        if everybody_came and not trusted.any():
+            return "no trusted clients left"
+        if self._executor.quiet:
+            return "silent clients" if self._manager.running else "no clients left"
+        return None
 
     def _next_check(self, view: View) -> float:
         """When the pacer wants to be asked again; never an instant that has passed."""
@@ -336,6 +338,8 @@ class Coordinator:
 
 def _check_picks(assignments: Sequence[Assignment], view: View, slots: int) -> None:
     """Refuse what a selector may not do, before anything is started."""
+    if assignments is None or not all(isinstance(a, Assignment) for a in assignments):
+        raise PolicyError(f"a selector's pick returns Assignments, not {assignments!r}")
     picked = [assignment.client for assignment in assignments]
     if len(set(picked)) < len(picked) or len(picked) > slots:
         raise PolicyError(f"a selector picks up to {slots} different clients, not {picked}")

@@ -67,7 +67,7 @@ def simulate(
     clients: Sequence[Pair | Dataset[Pair]] | FederatedData,
     stop: Stop,
     test: Pair | None = None,
-    concurrency: int = 20,
+    concurrency: int | None = None,
     settings: Mapping[str, Any] | None = None,
     loss: Loss = build.cross_entropy,
     metrics: Mapping[str, Metric] | None = None,
@@ -91,12 +91,16 @@ def simulate(
     `clients` are one `(inputs, targets)` pair or torch `Dataset` per client. `plan` is the local
     work, or a function from the version a task starts from to it: that is where a learning-rate
     schedule goes.
+    At most `concurrency` clients run at once (20, or all if there are fewer).
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
     Models of latency, availability and failures draw from the seed they were made with. With `out`
     the run is also written to that folder, under `name` if the policies are your own. The run works
     on copies of `model` and of your policies: a second run begins as the first did.
     """
+    _check_types(model, plan)
     data = _data(clients, test)
+    if concurrency is None:
+        concurrency = min(20, data.num_clients)
     if not 1 <= concurrency <= data.num_clients:
         raise ConfigError(
             f"concurrency: must be from 1 to the number of clients, {data.num_clients}, not "
@@ -143,7 +147,9 @@ def run(
         torch.set_num_threads(simulation.threads)
     tally, memory, folder = Tally(), Memory(), None
     if out is not None:
-        about = config_text or tomlkit.dumps({"protocol": protocol, "seed": simulation.seed})
+        about = config_text or tomlkit.dumps(
+            {"made_in": "Python", "protocol": protocol, "seed": simulation.seed}
+        )
         folder = RunFolder.create(out, about, overwrite)
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
     recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
@@ -193,6 +199,14 @@ def _summary(simulation: build.Simulation, protocol: str, tally: Tally) -> dict[
         "time_to_target_s": reached,
         **tally.summary(),
     }
+
+
+def _check_types(model: object, plan: object) -> None:
+    """The mistakes that would otherwise surface as riddles, much later."""
+    if not isinstance(model, nn.Module):
+        raise ConfigError(f"model: must be an nn.Module (an object, not its class), not {model!r}")
+    if not isinstance(plan, Plan) and not callable(plan):
+        raise ConfigError(f"plan: must be a pisces.Plan, or a function to one, not {plan!r}")
 
 
 def _data(

@@ -49,8 +49,7 @@ def compare(
     goal = target if target is not None else base.stop.target
     if goal is None:
         raise ConfigError("compare needs a target to reach: --target 0.9, or stop.target")
-    if base.stop.target is not None:  # else the runs go on to their limits
-        base = base.model_copy(update={"stop": base.stop.model_copy(update={"target": goal})})
+    base = base.model_copy(update={"stop": base.stop.model_copy(update={"target": goal})})
     folder = out or fresh_folder(f"{file.stem}-compare")
     todo = jobs_of(base, names(protocols), numbers(seeds), folder)
     make(folder)

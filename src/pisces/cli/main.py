@@ -68,7 +68,8 @@ def main() -> None:
 
 
 def _refuse(message: str) -> NoReturn:
-    stderr.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+    for line in message.splitlines():
+        stderr.print(f"[bold red]error:[/] {escape(line)}", soft_wrap=True, highlight=False)
     sys.exit(2)
 
 

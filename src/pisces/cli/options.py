@@ -19,7 +19,9 @@ Changes = Annotated[
 Out = Annotated[
     Path | None, typer.Option(help="Folder to write; without it a new one below ./runs.")
 ]
-Target = Annotated[float | None, typer.Option(help="Value to reach; without it stop.target.")]
+Target = Annotated[
+    float | None, typer.Option(help="Value at which runs stop; same as --set stop.target=N.")
+]
 
 
 def fresh_folder(name: str) -> Path:

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from pisces.cli.console import Json, print_json, stdout
+from pisces.cli.console import Json, print_json, stderr, stdout
 from pisces.errors import RunError
 from pisces.record.reader import Run, find_runs
 from pisces.report.compare import compare
 from pisces.report.table import comparison_table, run_table
+from pisces.stop import lower_is_better
 
 
 def report(
@@ -45,6 +46,8 @@ def report(
     runs = [run for folder in folders for run in _runs_in(folder)]
     goal = target if target is not None else _common(runs, "target")
     by = metric or _common(runs, "metric") or "accuracy"
+    _check_target(runs, goal, by)
+    _warn_of_differences(runs)
     pictures = out or folders[0]
     if len(runs) == 1:
         _show_run(runs[0], goal, by, pictures, as_json=as_json)
@@ -101,6 +104,45 @@ def _name(pictures: Sequence[str]) -> None:
 def _runs_in(folder: Path) -> list[Run]:
     found = find_runs(folder)
     return found or [Run.open(folder)]
+
+
+def _check_target(runs: Sequence[Run], target: float | None, metric: str) -> None:
+    """Runs that stopped because they were good enough cannot be held to more."""
+    sign = -1 if lower_is_better(metric) else 1
+    for run in runs:
+        own = run.summary.get("target")
+        cut = run.summary["reason"] == "target" and run.summary.get("metric") == metric
+        if cut and own is not None and target is not None and sign * target > sign * own:
+            raise RunError(
+                f"{run.path} stopped once it had reached {own:g}: ask for a target up to that, or "
+                "run again with another stop.target"
+            )
+
+
+def _warn_of_differences(runs: Sequence[Run]) -> None:
+    """Times are worth comparing only in the same world."""
+    first = _world_of(runs[0])
+    for run in runs[1:]:
+        world = _world_of(run)
+        different = [key for key in {**first, **world} if first.get(key) != world.get(key)]
+        if different:
+            keys = ", ".join(sorted(different)[:3])
+            stderr.print(
+                f"[yellow]not the same world:[/] {runs[0].path} and {run.path} differ in {keys}",
+                soft_wrap=True,
+                highlight=False,
+            )
+            return
+
+
+def _world_of(run: Run) -> dict[str, Any]:
+    """All settings but those that may differ in a comparison, dotted."""
+    tables = {k: v for k, v in run.config.items() if k not in ("protocol", "protocols", "seed")}
+    return {
+        f"{table}.{key}": value
+        for table, values in tables.items()
+        for key, value in (values if isinstance(values, dict) else {"": values}).items()
+    }
 
 
 def _common(runs: Sequence[Run], setting: str) -> Any:

@@ -20,7 +20,6 @@ from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import DBSCAN
 
 from pisces.policy import Judge
 from pisces.types import State, Update
@@ -74,6 +73,8 @@ class LossOutliers(Judge):
         pool = np.array([*peers, loss])
         if len(pool) < self._min_records:
             return False
+        from sklearn.cluster import DBSCAN  # slow to import, and only a judge needs it
+
         labels = DBSCAN(eps=self.eps(pool), min_samples=self._min_samples).fit_predict(
             pool[:, None]
         )

@@ -47,7 +47,8 @@ class FederatedData:
         """Pool per-client data: `(inputs, targets)` pairs, or datasets of one pair per sample."""
         if not clients:
             raise DataError("no clients: give at least one (inputs, targets) pair")
-        pairs = [c if isinstance(c, tuple) else _stacked(c) for c in clients]
+        pairs = [_tensors(c) if isinstance(c, tuple) else _stacked(c) for c in clients]
+        test = _tensors(test)
         for number, (inputs, targets) in enumerate(pairs):
             if len(inputs) != len(targets) or len(inputs) == 0:
                 raise DataError(
@@ -83,6 +84,11 @@ def _check_shapes(clients: Sequence[Pair], test: Pair) -> None:
 
 def _sample_shapes(pair: Pair) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(part.shape[1:]) for part in pair)
+
+
+def _tensors(pair: Pair) -> Pair:
+    """The pair as tensors: numpy arrays are welcome."""
+    return torch.as_tensor(pair[0]), torch.as_tensor(pair[1])
 
 
 def _stacked(dataset: Dataset[Pair]) -> Pair:

@@ -25,6 +25,9 @@ class Involvement:
     num_started: NDArray[np.int64]
 
 
+CALLED_OFF = ("called off", "the run stopped")  # tasks that did not fail but were not wanted
+
+
 class Tally:
     """Counts lines as they come; itself a recorder, so that it can listen to a live run."""
 
@@ -32,6 +35,7 @@ class Tally:
         self._at = 0.0
         self._counts: Counter[str] = Counter()
         self._reason: str | None = None
+        self._num_called_off = 0
         self._version = 0
         self._staleness: Counter[int] = Counter()
         self._distrusted: list[int] = []
@@ -62,6 +66,8 @@ class Tally:
                 self._evaluated.append((line["at"], metrics_of(line)))
             case "distrusted":
                 self._distrusted.append(line["client"])
+            case "failed" if line["reason"].startswith(CALLED_OFF):
+                self._num_called_off += 1
             case "stopped":
                 self._reason = line["reason"]
 
@@ -84,7 +90,8 @@ class Tally:
             "num_updates": counts["arrived"],
             "num_aggregated": num_aggregated,
             "num_dropped": counts["dropped"],
-            "num_failed": counts["failed"],
+            "num_failed": counts["failed"] - self._num_called_off,
+            "num_called_off": self._num_called_off,
             "num_left": counts["left"],
             "max_staleness": max(self._staleness, default=None),
             "mean_staleness": total / num_aggregated if num_aggregated else None,

@@ -69,7 +69,7 @@ def _clear(path: Path, overwrite: bool) -> None:
     if not any(path.iterdir()):
         return
     if not overwrite:
-        raise RunError(f"{path} is not empty: choose another folder, or ask to overwrite it")
+        raise RunError(f"{path} is not empty: choose another folder")
     if not (path / EVENTS).exists():
         raise RunError(
             f"only a run folder may be overwritten, and {path} holds other files but no {EVENTS}: "

@@ -98,7 +98,7 @@ def compare(
     }
     if not results:
         raise RunError("there are no runs to compare: give at least one run folder")
-    reference = reference or min(results, key=lambda name: _typical_time(results[name]))
+    reference = reference or min(results, key=lambda name: _standing(results[name]))
     if reference not in results:
         raise RunError(f"no run of the reference {reference!r}: choose one of {', '.join(results)}")
     first = _row(reference, results[reference], Speedup(), metric)
@@ -214,10 +214,10 @@ def _median(values: Iterable[float | None], unknown: float) -> float | None:
     return _finite(np.median([unknown if value is None else value for value in values]))
 
 
-def _typical_time(results: BySeed) -> float:
-    """The median time to target, infinite for those that did not get there."""
+def _standing(results: BySeed) -> tuple[float, float]:
+    """The smaller, the better: share of runs that did not get there, then the median time."""
     times = [math.inf if r.time_s is None else r.time_s for r in results.values()]
-    return float(np.median(times))
+    return float(np.mean(np.isinf(times))), float(np.median(times))
 
 
 def _time_or_inf(row: Row) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import nn
@@ -13,6 +15,8 @@ from pisces.models.flat import flatten, load_flat
 from pisces.train.base import Loss, Outcome, Recipe, Trainer
 from pisces.train.shuffle import shuffled
 from pisces.types import Plan, Report, Task
+
+log = logging.getLogger("pisces")
 
 
 class SequentialTrainer(Trainer):
@@ -140,6 +144,14 @@ def _optimizer(
             return torch.optim.AdamW(parameters, learning_rate, weight_decay=decay, fused=True)
 
 
+@cache
+def _say_once_that_losses_are_means() -> None:
+    log.warning(
+        "the loss gives one value per batch, so the spread within a batch is not seen, on which "
+        "guided selection relies; a loss per sample (reduction='none') is better"
+    )
+
+
 class _LossStatistics:
     """Mean and root mean square of losses, summed in float64."""
 
@@ -150,6 +162,8 @@ class _LossStatistics:
 
     def add(self, losses: torch.Tensor, num: int) -> None:
         """Per-sample losses of a batch of `num`, or its mean where the loss gives only that."""
+        if losses.ndim == 0 and not self._num:
+            _say_once_that_losses_are_means()
         losses = losses.double().expand(num) if losses.ndim == 0 else losses.double()
         # A loss per token (or per output) counts as its sample's mean.
         losses = losses.reshape(num, -1).mean(dim=1)
