@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": {"*"},
     "cli": {"*"},
     "__init__": {"*"},
+    "__main__": {"cli"},
 }
 EXTRAS = {"ray", "flwr", "grpc", "mlflow", "transformers", "tensorboard", "fastapi", "datasets"}
 CLOCKS = {"time", "datetime", "sched", "asyncio"}

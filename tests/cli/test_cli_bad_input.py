@@ -128,7 +128,7 @@ def test_each_wrong_key_has_its_line(pisces: Callable[..., Any], folder: Path) -
     assert ran.code == 2
     first, second = ran.err.splitlines()
     assert "x.toml: clients.count: must be greater" in first
-    assert second == "x.toml: train.epoch: unknown key; did you mean train.epochs?"
+    assert second == "error: x.toml: train.epoch: unknown key; did you mean train.epochs?"
 
 
 # --- options --------------------------------------------------------------------------------------

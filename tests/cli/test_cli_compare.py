@@ -35,7 +35,7 @@ def both(compared: dict[str, Any], pisces: Callable[..., Any], small: str) -> di
     folder = compared["folder"]
     if "one" not in compared:
         args = ("compare", small, "--protocols", "pisces,fedbuff", "--seeds", "1,2")
-        args = (*args, "--target", 0.3)
+        args = (*args, "--target", 0.95)
         compared["one"] = pisces(*args, "--jobs", 1, "--out", folder / "one", "--json")
         compared["two"] = pisces(*args, "--jobs", 2, "--out", folder / "two")
     return compared

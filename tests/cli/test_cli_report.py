@@ -150,3 +150,22 @@ def test_an_empty_folder(pisces: Callable[..., Any], folder: Path) -> None:
     ran = pisces("runs")
     assert (ran.code, ran.out) == (0, "no runs below runs; make some: pisces demo\n")
     assert pisces("runs", "--json").out == "[]\n"
+
+
+def test_a_run_that_stopped_at_its_target_is_not_held_to_more(
+    pisces: Callable[..., Any], small: str
+) -> None:
+    args = ("--set", "stop.target=0.05", "-q", "--out", "r")
+    assert pisces("run", small, *args).code == 0
+    ran = pisces("report", "r", "--target", 0.5)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("error: r stopped once it had reached 0.05")
+
+
+def test_runs_of_different_worlds_are_pointed_out(pisces: Callable[..., Any], small: str) -> None:
+    for number, alpha in enumerate((0.5, 5.0)):
+        args = ("--seed", number, "--set", f"data.alpha={alpha}", "--set", "stop.target=2.0")
+        assert pisces("run", small, *args, "-q", "--out", f"runs/{number}").code == 0
+    ran = pisces("report", "runs")
+    assert ran.code == 0
+    assert ran.err == "not the same world: runs/0 and runs/1 differ in data.alpha\n"

@@ -20,6 +20,8 @@ from pisces.models.flat import flatten
 from pisces.record.lines import encode
 
 KEYS = {
+    "outlier": {"client", "task", "credits"},
+    "distrusted": {"client"},
     "joined": {"client", "num_examples"},
     "started": {"task", "client", "version"},
     "arrived": {"task", "client", "version", "num_examples", "loss", "loss_rms", "latency_s"},

@@ -63,6 +63,7 @@ def test_every_count_of_the_story() -> None:
         "num_updates": 4,
         "num_aggregated": 3,
         "num_dropped": 1,
+        "num_called_off": 0,
         "num_failed": 1,
         "num_left": 1,
         "max_staleness": 4,
@@ -140,3 +141,10 @@ def test_a_tally_listens_to_a_live_run() -> None:
     live.close()
     assert live.summary()["num_started"] == 1
     assert live.summary()["at"] == 1.5
+
+
+def test_tasks_called_off_did_not_fail() -> None:
+    reasons = ["crashed", "called off: its round is over", "the run stopped", "the run stopped"]
+    lines = [{"kind": "failed", "at": 1.0, "client": 0, "task": 0, "reason": r} for r in reasons]
+    summary = tally(lines).summary()
+    assert (summary["num_failed"], summary["num_called_off"]) == (1, 3)

@@ -67,7 +67,7 @@ def test_tied_and_transposed_tensors_are_saved(tmp_path: Path) -> None:
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     finished(tmp_path / "run")
-    with pytest.raises(RunError, match="not empty: choose another folder, or ask to overwrite"):
+    with pytest.raises(RunError, match="not empty: choose another folder"):
         RunFolder.create(tmp_path / "run", CONFIG)
     assert (tmp_path / "run" / "summary.json").exists()
 

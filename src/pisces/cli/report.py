@@ -137,7 +137,8 @@ def _warn_of_differences(runs: Sequence[Run]) -> None:
 
 def _world_of(run: Run) -> dict[str, Any]:
     """All settings but those that may differ in a comparison, dotted."""
-    tables = {k: v for k, v in run.config.items() if k not in ("protocol", "protocols", "seed")}
+    free = ("protocol", "protocols", "seed", "stop", "evaluate")
+    tables = {k: v for k, v in run.config.items() if k not in free}
     return {
         f"{table}.{key}": value
         for table, values in tables.items()
