@@ -84,7 +84,7 @@ REFUSALS = {
     ),
     "negative guess": (
         ["protocols.pisces.unseen_latency_s=-1"],
-        "protocols.pisces: unseen_latency_s: must be greater than 0, not -1",
+        "protocols.pisces: unseen_latency_s: must be greater than or equal to 0, not -1",
         "",
     ),
     "sizes larger than the data": (

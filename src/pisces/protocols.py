@@ -108,8 +108,8 @@ def pisces(
         int | None, Field(ge=1, description="stalest update wanted (b); none: C")
     ] = None,
     unseen_latency_s: Annotated[
-        float | None, Field(gt=0, description="latency of a client not seen yet; none: the slowest")
-    ] = None,
+        float, Field(ge=0, description="latency of a client not seen yet; 0: the slowest seen")
+    ] = 180.0,
     selection_penalty: Penalty = 0.5,
     exploration: Annotated[Probability, Field(description="share of slots to explore with")] = 0.9,
     exploration_decay: Annotated[Probability, Field(description="its factor per selection")] = 0.98,
@@ -126,7 +126,7 @@ def pisces(
     """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers."""
     bound = concurrency if staleness_bound is None else staleness_bound
     guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
-    adaptive = Adaptive(concurrency, bound, mode=pace, unseen_latency_s=unseen_latency_s)
+    adaptive = Adaptive(concurrency, bound, mode=pace, unseen_latency_s=unseen_latency_s or None)
     mean = DiscountedMean(
         staleness_penalty=weight_penalty, reference=reference, server_rate=server_rate
     )
