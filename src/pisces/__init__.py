@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from pisces.clients.checks import Limits
     from pisces.clients.view import View
     from pisces.evaluate import Schedule
     from pisces.execute.availability import Diurnal, Late, Markov
@@ -36,6 +37,7 @@ _HOMES = {
     "Failures": "pisces.execute.failures",
     "Judge": "pisces.policy",
     "Late": "pisces.execute.availability",
+    "Limits": "pisces.clients.checks",
     "Markov": "pisces.execute.availability",
     "Pacer": "pisces.policy",
     "PerClient": "pisces.execute.latency",
@@ -59,6 +61,7 @@ __all__ = [
     "Failures",
     "Judge",
     "Late",
+    "Limits",
     "Markov",
     "Pacer",
     "PerClient",

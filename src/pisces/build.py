@@ -20,6 +20,7 @@ from torch import nn
 
 from pisces import config as cfg
 from pisces import protocols, world
+from pisces.clients.checks import Limits
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.data.federated import FederatedData
@@ -50,6 +51,9 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 }
 
 
+SHORTEST_TICK_S = 1e-3  # less is a mistake that would take for ever
+
+
 def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Cross-entropy per sample."""
     return nn.functional.cross_entropy(outputs, targets, reduction="none")
@@ -76,6 +80,7 @@ class Simulation:
     deadline_s: float | None = None
     credits: int = 5
     staleness_window: int = 5
+    limits: Limits = field(default_factory=Limits)
     device: str = "auto"
     threads: int | None = 1  # of torch; None: as they are
 
@@ -91,6 +96,13 @@ class Simulation:
                 "seed and tick_s must be at least 0, credits and staleness_window at least 1, not "
                 f"{self.seed}, {self.tick_s}, {self.credits} and {self.staleness_window}"
             )
+        if not (self.tick_s == 0 or SHORTEST_TICK_S <= self.tick_s < math.inf):
+            raise ConfigError(
+                f"tick_s: must be 0 or at least {SHORTEST_TICK_S} and finite, not {self.tick_s}"
+            )
+        taken = sorted({"loss", "kind", "at", "version"}.intersection(self.metrics))
+        if taken:
+            raise ConfigError(f"a metric of one's own may not be called {taken[0]!r}: rename it")
         if self.deadline_s is not None and not self.deadline_s > 0:
             raise ConfigError(f"deadline_s: must be greater than 0, not {self.deadline_s}")
         silent = self.failures.vanish and self.failures.return_after_s is None
@@ -150,6 +162,7 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
         manager=ClientManager(
             weights.layout,
             judge=s.policies.judge,
+            limits=s.limits,
             credits=s.credits,
             staleness_window=s.staleness_window,
         ),

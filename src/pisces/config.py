@@ -45,15 +45,17 @@ class Section(BaseModel):
 class Clients(Section):
     """Who takes part, and how many at once."""
 
-    count: Count = Field(100, description="number of clients (N)")
+    count: Count = Field(100, le=10_000_000, description="number of clients (N)")
     concurrency: Count = Field(20, description="most clients running at once (C)")
     deadline_s: Positive | None = Field(
         None, description="give a task up after this long; its client must be heard from again"
     )
     credits: Count = Field(
-        5, description="outliers or bad updates before a client is distrusted (r)"
+        5, le=1_000_000, description="outliers or bad updates before a client is distrusted (r)"
     )
-    staleness_window: Count = Field(5, description="updates in a client's staleness average (k)")
+    staleness_window: Count = Field(
+        5, le=1000, description="updates in a client's staleness average (k)"
+    )
 
 
 class Data(Section):
@@ -109,7 +111,7 @@ class Train(Section):
     batch_size: Count = Field(16, description="samples per step")
     epochs: Count = Field(5, description="passes over a client's data per task")
     device: str = Field("auto", description="auto | cpu | cuda; auto: a GPU if there is one")
-    threads: Count = Field(1, description="torch threads; one is fastest for small models")
+    threads: Count = Field(1, le=1024, description="torch threads; one is fastest for small models")
 
 
 class Zipf(Section):
@@ -224,7 +226,9 @@ class StopAt(Section):
     versions: Count | None = Field(None, description="aggregations")
     updates: Count | None = Field(None, description="accepted client updates")
     target: Finite | None = Field(None, description="value of the metric to reach")
-    patience: Count | None = Field(None, description="evaluations in a row without a new best")
+    patience: Count | None = Field(
+        None, description="evaluated versions in a row without a new best"
+    )
     metric: str = Field("accuracy", description="accuracy | loss, or a metric of your own")
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
@@ -141,6 +141,9 @@ class Coordinator:
     def _aggregate(self) -> None:
         view = self._view()
         combination = self._aggregator.combine(self.weights, view.buffer, view, self._aggregate_rng)
+        if not bool(combination.weights.flat.isfinite().all()):
+            self._drop_buffer("the model would not be finite")
+            return
         self.weights = combination.weights
         done = self._manager.advance(view.now, combination.coefficients)
         self._recorder.record(done)
@@ -168,9 +171,8 @@ class Coordinator:
         view = self._view()
         slots = self._pacer.slots(view)
         if slots > 0 and len(view.selectable):
-            assignments = self._selector.pick(view, slots, self._select_rng)
-            _check_picks(assignments, view, slots)
-            for assignment in assignments:
+            picks = self._selector.pick(view, slots, self._select_rng)
+            for assignment in _checked(picks, view, slots):
                 self._start(assignment)
 
     def _mend_dead_end(self) -> None:
@@ -219,6 +221,10 @@ class Coordinator:
         failed = Failed(self._executor.now, task.client, reason, task_id)
         for entry in self._manager.observe(failed, self._wanted):
             self._recorder.record(entry)
+
+    def _drop_buffer(self, reason: str) -> None:
+        for update in self._manager.empty_buffer():
+            self._recorder.record(Dropped(self._executor.now, update.task_id, reason))
 
     def _at_dead_end(self) -> bool:
         """Nobody runs and nobody can be started, or nothing will happen however long one waits."""
@@ -288,12 +294,11 @@ class Coordinator:
         """Every task ends, every update has its fate, the last version is evaluated."""
         for task_id in list(self._manager.running):
             self._call_off(task_id, "the run stopped")
-        now = self._executor.now
-        for update in self._manager.empty_buffer():
-            self._recorder.record(Dropped(now, update.task_id, "the run stopped"))
+        self._drop_buffer("the run stopped")
         if self._evaluated[1] != self._manager.version:
             self._evaluate()
         self._take_evaluations(all_of_them=True)
+        now = self._executor.now
         self._recorder.record(Stopped(now, str(reason)))
         log.info("t=%.1f stopped: %s", now, reason)
 
@@ -336,14 +341,16 @@ class Coordinator:
         }
 
 
-def _check_picks(assignments: Sequence[Assignment], view: View, slots: int) -> None:
+def _checked(picks: Iterable[Assignment], view: View, slots: int) -> list[Assignment]:
     """Refuse what a selector may not do, before anything is started."""
-    if assignments is None or not all(isinstance(a, Assignment) for a in assignments):
-        raise PolicyError(f"a selector's pick returns Assignments, not {assignments!r}")
+    assignments = [] if picks is None else list(picks)
+    if picks is None or not all(isinstance(a, Assignment) for a in assignments):
+        raise PolicyError(f"a selector's pick returns Assignments, not {picks!r}")
     picked = [assignment.client for assignment in assignments]
     if len(set(picked)) < len(picked) or len(picked) > slots:
         raise PolicyError(f"a selector picks up to {slots} different clients, not {picked}")
-    known = range(view.clients.num_clients)
-    strangers = [c for c in picked if c not in known or not view.is_selectable[c]]
+    known, free = range(view.clients.num_clients), view.is_selectable
+    strangers = [c for c in picked if type(c) is not int or c not in known or not free[c]]
     if strangers:
         raise PolicyError(f"a selector picks clients in view.selectable, not {strangers}")
+    return assignments

@@ -13,10 +13,12 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from pisces.errors import ConfigError
 from pisces.models.flat import load_flat
 from pisces.train.base import Loss
 from pisces.types import Evaluated, Weights
 
+SHORTEST_S = 1e-3  # between two evaluations: less is a mistake that would fill the disk
 Measure = Callable[[Weights], Mapping[str, float]]
 Metric = Callable[[torch.Tensor, torch.Tensor], float]  # (outputs, targets) -> value
 
@@ -27,6 +29,16 @@ class Schedule:
 
     every_s: float | None = None
     every_versions: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.every_s is None or self.every_s >= SHORTEST_S):
+            raise ConfigError(
+                f"evaluate.every_s: must be at least {SHORTEST_S}, not {self.every_s}"
+            )
+        if not (self.every_versions is None or self.every_versions >= 1):
+            raise ConfigError(
+                f"evaluate.every_versions: must be at least 1, not {self.every_versions}"
+            )
 
     def next_at(self, last_at: float) -> float:
         """The next instant due after `last_at`."""

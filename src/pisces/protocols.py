@@ -34,7 +34,7 @@ BufferSize = Annotated[
     int | None, Field(ge=1, description="updates per aggregation (K); none: 20 % of C")
 ]
 Penalty = Annotated[float, Field(ge=0, description="exponent of the staleness discount (beta)")]
-ServerRate = Annotated[float, Field(gt=0, description="server learning rate")]
+ServerRate = Annotated[float, Field(gt=0, allow_inf_nan=False, description="server learning rate")]
 Against = Annotated[
     Reference, Field(description="measure an update against the current model or its base version")
 ]
@@ -119,7 +119,12 @@ def pisces(
     server_rate: ServerRate = 1.0,
     outlier_window: Annotated[int, Field(ge=0, description="versions that count as similar")] = 5,
     outlier_eps: Annotated[
-        float, Field(gt=0, description="distance of an outlier, in robust standard deviations")
+        float,
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            description="distance of an outlier, in robust standard deviations",
+        ),
     ] = 3.0,
     drop_outliers: Annotated[bool, Field(description="keep outliers out of the model too")] = False,
 ) -> Policies:

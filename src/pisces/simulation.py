@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from pisces import build
+from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData, Pair
 from pisces.errors import ConfigError
 from pisces.evaluate import Metric, Schedule, accuracy
@@ -80,6 +81,7 @@ def simulate(
     seed: int = 1,
     tick_s: float = 0.0,
     deadline_s: float | None = None,
+    limits: Limits | None = None,
     device: str = "auto",
     threads: int | None = 1,
     out: str | Path | None = None,
@@ -91,6 +93,7 @@ def simulate(
     `clients` are one `(inputs, targets)` pair or torch `Dataset` per client. `plan` is the local
     work, or a function from the version a task starts from to it: that is where a learning-rate
     schedule goes.
+    `limits` say beyond what a client's loss or count is absurd and its update refused.
     At most `concurrency` clients run at once (20, or all if there are fewer).
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
     Models of latency, availability and failures draw from the seed they were made with. With `out`
@@ -122,6 +125,7 @@ def simulate(
         schedule=evaluate or Schedule(every_versions=1),
         tick_s=tick_s,
         deadline_s=deadline_s,
+        limits=limits or Limits(),
         device=device,
         threads=threads,
     )

@@ -20,8 +20,8 @@ class Stop:
     """Limits of a run; whichever comes first ends it.
 
     `time_s` counts the executor's seconds, `versions` aggregations, `updates` accepted arrivals.
-    `target` is a value of `metric` to reach; `patience` is how many evaluations in a row may pass
-    without a new best.
+    `target` is a value of `metric` to reach; `patience` is how many evaluated versions in a row may
+    pass without a new best.
     """
 
     time_s: float | None = None
@@ -59,7 +59,9 @@ class Stop:
     def _out_of_patience(self, history: Sequence[Evaluated]) -> bool:
         if self.patience is None or len(history) <= self.patience:
             return False
-        gains = [self._gain(e) for e in history if self.metric in e.metrics]
+        # Looking at one version twice is not a second chance: a slow round would lose its patience.
+        by_version = {e.version: self._gain(e) for e in history if self.metric in e.metrics}
+        gains = list(by_version.values())
         if not gains:
             return False
         best_at = max(range(len(gains)), key=gains.__getitem__)

@@ -24,6 +24,9 @@ Target = Annotated[
 ]
 
 
+MOST_SEEDS = 10_000
+
+
 def fresh_folder(name: str) -> Path:
     """A folder below ./runs that does not exist yet."""
     folder = Path("runs") / name
@@ -55,6 +58,8 @@ def numbers(text: str) -> list[int]:
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal()):
             raise ConfigError(f"--seeds takes numbers such as 1-5 or 1,2,7, not {text!r}")
+        if max(len(first), len(last)) > 9 or int(last) - int(first) >= MOST_SEEDS:
+            raise ConfigError(f"--seeds takes at most {MOST_SEEDS} numbers, each below 10^9")
         found += range(int(first), int(last) + 1)
     if not found:
         raise ConfigError(f"--seeds needs at least one seed, such as 1-5, not {text!r}")

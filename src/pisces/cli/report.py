@@ -98,7 +98,7 @@ def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path) -> 
 
 def _name(pictures: Sequence[str]) -> None:
     for picture in pictures:
-        stdout.print(f"plot: {picture}", soft_wrap=True, highlight=False)
+        stdout.print(f"plot: {picture}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _runs_in(folder: Path) -> list[Run]:
@@ -128,9 +128,11 @@ def _warn_of_differences(runs: Sequence[Run]) -> None:
         if different:
             keys = ", ".join(sorted(different)[:3])
             stderr.print(
-                f"[yellow]not the same world:[/] {runs[0].path} and {run.path} differ in {keys}",
+                f"not the same world: {runs[0].path} and {run.path} differ in {keys}",
                 soft_wrap=True,
                 highlight=False,
+                markup=False,
+                style="yellow",
             )
             return
 

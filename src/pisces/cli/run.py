@@ -73,5 +73,5 @@ def _show(run: Run, as_json: bool) -> dict[str, Any]:
     else:
         target, metric = summary["target"], summary["metric"]
         stdout.print(run_table(run, target=target, metric=metric))
-        stdout.print(f"written to {run.path}", soft_wrap=True, highlight=False)
+        stdout.print(f"written to {run.path}", soft_wrap=True, highlight=False, markup=False)
     return summary

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from pisces.cli.console import Json, print_json, stdout
@@ -53,8 +54,8 @@ def _cells(run: Run) -> tuple[str, ...]:
     summary = run.summary
     best = summary["best"].get(summary.get("metric", "accuracy"))
     return (
-        str(run.path),
-        run.protocol,
+        escape(str(run.path)),
+        escape(run.protocol),
         "" if run.seed is None else str(run.seed),
         str(summary["versions"]),
         duration(summary["at"]),

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from pisces.errors import ConfigError
 from pisces.execute.availability import Always, Availability
 from pisces.execute.base import Capabilities, Executor
 from pisces.execute.failures import Failures
@@ -83,6 +84,7 @@ class VirtualExecutor(Executor):
         self._online: set[int] = set()  # in a session
         self._present: set[int] = set()  # and there, as far as the server knows
         self._away: dict[int, int] = {}  # client -> the task in the middle of which it went
+        self._silent: dict[int, int] = {}  # client -> the task in which it fell silent
         self._running: dict[int, Task] = {}
         self._task_of: dict[int, int] = {}  # client -> its running task
         self._untrained: dict[int, Task] = {}  # tasks that will finish, not trained yet
@@ -115,8 +117,12 @@ class VirtualExecutor(Executor):
         self._running[task.id] = task
         self._task_of[task.client] = task.id
         latency_s = self._latency.draw(task.client, turn, task)
+        if not 0 < latency_s < math.inf:
+            raise ConfigError(f"a latency must be positive and finite, not {latency_s}")
         fate = self._failures.draw(task.client, turn)
         kind = _Kind.FINISH if fate is None else _FATES[fate.kind]
+        if task.client in self._silent:
+            kind = None
         ends_at = self._now + latency_s * (1.0 if fate is None else fate.fraction)
         self._plan_end(task, kind, ends_at)
 
@@ -167,6 +173,10 @@ class VirtualExecutor(Executor):
             self._plan(ends_at, kind, task.client, task.id)
         elif expires_at < math.inf:
             self._plan(expires_at, _Kind.EXPIRE, task.client, task.id)
+        if task.client in self._silent:  # of old: it will not hear of this task at all
+            return
+        if kind is None:
+            self._silent[task.client] = task.id
         if seen and kind is _Kind.FINISH:
             self._untrained[task.id] = task
         away_s = self._failures.return_after_s
@@ -215,6 +225,7 @@ class VirtualExecutor(Executor):
 
     def _join(self, due: _Due) -> list[Event]:
         self._away.pop(due.client, None)
+        self._silent.pop(due.client, None)
         self._present.add(due.client)
         return [Joined(due.at, due.client, int(self._num_examples[due.client]))]
 
@@ -230,13 +241,17 @@ class VirtualExecutor(Executor):
         return [Left(due.at, due.client, "went offline", task_id)]
 
     def _come_back(self, due: _Due) -> list[Event]:
-        if self._away.get(due.client) == due.task_id:
+        was_silent = self._silent.get(due.client) == due.task_id
+        if was_silent:
+            del self._silent[due.client]
+        if self._away.get(due.client) == due.task_id or (was_silent and due.client in self._away):
             del self._away[due.client]
             return self._join(due) if due.client in self._online else []
-        if due.task_id not in self._running:
+        task_id = self._task_of.get(due.client)
+        if not was_silent or task_id is None:
             return []
-        self._end(due.task_id)
-        return [Failed(due.at, due.client, "came back without its task", due.task_id)]
+        self._end(task_id)
+        return [Failed(due.at, due.client, "came back without its task", task_id)]
 
     def _end(self, task_id: int) -> None:
         task = self._running.pop(task_id)
@@ -265,6 +280,7 @@ class VirtualExecutor(Executor):
             "num_sessions": list(self._num_sessions),
             "online": sorted(self._online),
             "present": sorted(self._present),
+            "silent": [list(pair) for pair in sorted(self._silent.items())],
             "away": [list(pair) for pair in sorted(self._away.items())],
             "running": [save_task(task, state) for task in self._running.values()],
             "untrained": list(self._untrained),
@@ -282,7 +298,7 @@ class VirtualExecutor(Executor):
         self._turns = list(values["turns"])
         self._num_sessions = list(values["num_sessions"])
         self._online, self._present = set(values["online"]), set(values["present"])
-        self._away = dict(values["away"])
+        self._away, self._silent = dict(values["away"]), dict(values["silent"])
         tasks = [load_task(task, state, self._layout) for task in values["running"]]
         self._running = {task.id: task for task in tasks}
         self._task_of = {task.client: task.id for task in tasks}

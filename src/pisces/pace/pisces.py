@@ -31,6 +31,7 @@ from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Pacer
 
+ROUNDING = 1e-11  # relative; far more than errors add up to, far less than matters
 Mode = Literal["paper", "elapsed", "strict"]
 
 
@@ -78,13 +79,29 @@ class Adaptive(Pacer):
             return view.last_aggregated_at
         if self._mode == "strict" and self._would_break_the_bound(view):
             return math.inf
-        due_at = view.last_aggregated_at + float(self._profiles(view).max()) / self._bound
+        profiles = self._profiles(view)
+        due_at = view.last_aggregated_at + float(profiles.max()) / self._bound
+        due_at = self._not_an_instant_too_soon(due_at, view, profiles)
         if self._mode == "paper":
             return due_at
         return max(due_at, self._due_by_time_running(view))
 
     def _would_break_the_bound(self, view: View) -> bool:
         return view.version - int(view.running.versions.min()) >= self._bound
+
+    def _not_an_instant_too_soon(
+        self, due_at: float, view: View, profiles: NDArray[np.float64]
+    ) -> float:
+        """The same instant, or just after the arrival of a client b versions behind.
+
+        On paper the interval never ends before that arrival. Where the two coincide, as latencies
+        on a grid make them, rounding would let one version too many slip in between.
+        """
+        behind = view.version - view.running.versions >= self._bound
+        expected_at = view.running.started_at + profiles
+        coincide = behind & (np.abs(expected_at - due_at) <= ROUNDING * due_at)
+        just_after = expected_at[coincide] * (1 + ROUNDING)
+        return float(just_after.max(initial=due_at))
 
     def _due_by_time_running(self, view: View) -> float:
         """When elapsed >= (time the longest-running client has run) / b.

@@ -36,8 +36,9 @@ class RunFolder:
         with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
             _clear(path, overwrite)
+            events = (path / EVENTS).open("xb")  # who opens it first owns the folder
             _replace(path / CONFIG, config_text.encode())
-            return cls(path, (path / EVENTS).open("xb"))
+            return cls(path, events)
 
     def record(self, entry: Entry) -> None:
         """Write one line and hand it to the system at once, so that a killed run keeps it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from pisces.record.reader import Run
@@ -40,7 +41,7 @@ def comparison_table(
 
 def run_table(run: Run, *, target: float | None = None, metric: str = "accuracy") -> Table:
     """One run: what it came to, one fact per line."""
-    table = Table(box=box.SIMPLE, show_header=False, title=run.name, title_justify="left")
+    table = Table(box=box.SIMPLE, show_header=False, title=escape(run.name), title_justify="left")
     table.add_column(style="dim")
     table.add_column(justify="right")
     for label, value in _facts(run, target, metric):

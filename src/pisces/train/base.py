@@ -29,7 +29,11 @@ class Recipe:
         if self.optimizer not in get_args(Optimizer):
             choices = ", ".join(get_args(Optimizer))
             raise ConfigError(f"optimizer: must be one of {choices}, not {self.optimizer!r}")
-        if not (0 <= self.momentum < 1 and self.weight_decay >= 0 and (self.clip_norm or 1) > 0):
+        if not (
+            0 <= self.momentum < 1
+            and self.weight_decay >= 0
+            and (self.clip_norm is None or self.clip_norm > 0)
+        ):
             raise ConfigError(
                 f"a recipe needs momentum in [0, 1), weight decay >= 0 and clip norm > 0: {self}"
             )
