@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+import torch
 from runs import (
     NUM_EXAMPLES,
     START,
@@ -27,6 +28,7 @@ from runs import (
     task,
 )
 
+from pisces.aggregate.mean import DiscountedMean
 from pisces.clients.view import View
 from pisces.coordinator import EVALUATION_POLL_S
 from pisces.errors import PolicyError
@@ -674,3 +676,39 @@ def test_a_selector_that_breaks_its_contract_is_told_so(picks: list[int], why: s
     policies = replace(fedavg(2), selector=Wrong())
     with pytest.raises(PolicyError, match=why):
         simulate(policies, World(latencies=[1.0, 2.0, 3.0], concurrency=2))
+
+
+def test_a_model_that_would_not_be_finite_is_not_made() -> None:
+    # Each update passes the checks; their sum overflows. Both are dropped, the model stays.
+    def respond(asked: Task, now: float) -> list[Event]:
+        size = 3e38 if asked.client else -3e38
+        huge = Weights(torch.full_like(START.flat, size), START.layout)
+        return [Arrived(now + 1.0, asked.id, asked.client, huge, Report(NUM_EXAMPLES, 1.0, 1.0))]
+
+    policies = replace(fedavg(2), aggregator=DiscountedMean(server_rate=10.0))
+    world = replace(PAIR, stop=Stop(time_s=1.5))
+    run = assemble(policies, world, executor=FakeExecutor(joins(2), respond))
+    lines = run.run()
+    reasons = {line["reason"] for line in of_kind(lines, "dropped")}
+    assert "the model would not be finite" in reasons
+    assert of_kind(lines, "aggregated") == []
+    assert run.coordinator.weights.flat.equal(START.flat)
+
+
+@pytest.mark.parametrize("junk", [None, [3], [Assignment(1.0)], [Assignment(True)]])  # type: ignore[arg-type]
+def test_junk_from_a_selector_is_told_so(junk: object) -> None:
+    class Wrong(Selector):
+        def pick(self, view: View, slots: int, rng: object):  # type: ignore[no-untyped-def]
+            return junk
+
+    with pytest.raises(PolicyError):
+        simulate(replace(fedavg(2), selector=Wrong()), PAIR)
+
+
+def test_a_selector_may_be_a_generator() -> None:
+    class Lazy(Selector):
+        def pick(self, view: View, slots: int, rng: object):  # type: ignore[no-untyped-def]
+            yield Assignment(0)
+
+    lines = simulate(replace(fedavg(2), selector=Lazy()), replace(PAIR, stop=Stop(versions=2)))
+    assert num_versions(lines) == 2

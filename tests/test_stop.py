@@ -99,3 +99,11 @@ def test_the_target_comes_before_every_limit() -> None:
     assert stop.reason(2.0, 2, 2, seen([0.4])) == "time"
     assert stop.reason(0.0, 2, 2, seen([0.4])) == "versions"
     assert stop.reason(0.0, 0, 2, seen([0.4])) == "updates"
+
+
+def test_looking_at_one_version_again_does_not_cost_patience() -> None:
+    stop = Stop(patience=2)
+    slow = [Evaluated(float(at), at // 5, {"accuracy": 0.1 * (at // 5)}) for at in range(20)]
+    assert stop.reason(20.0, 3, 0, slow) is None
+    flat = [*slow, *(Evaluated(20.0 + v, v, {"accuracy": 0.1}) for v in (4, 5))]
+    assert stop.reason(22.0, 5, 0, flat) == "patience"

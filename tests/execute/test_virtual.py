@@ -6,14 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import NUM_EXAMPLES, NoopTrainer, Sessions, World, any_world, task, through_json
+from runs import NUM_EXAMPLES, START, NoopTrainer, Sessions, World, any_world, task, through_json
 
+from pisces.errors import ConfigError
 from pisces.execute.failures import Failures, Fate, Kind
+from pisces.execute.latency import PerClient
 from pisces.execute.virtual import VirtualExecutor
-from pisces.types import Arrived, Event, Failed, Joined, Left
+from pisces.types import Arrived, Event, Failed, Joined, Left, Task
 
 
 @dataclass(frozen=True)
@@ -350,3 +353,33 @@ def test_the_return_of_a_called_off_task_brings_nobody_back_early() -> None:
     executor.wait(50.0)
     executor.submit(task(1, 0))
     assert told(rest(executor)) == [("left", 55.0, 0, 1), ("joined", 155.0, 0, None)]
+
+
+def test_a_silent_client_stays_silent_when_its_task_is_called_off() -> None:
+    executor = doomed("vanish")
+    executor.submit(task(0, 0))
+    executor.wait(6.0)
+    executor.cancel(0)
+    executor.submit(task(1, 0, deadline_s=20.0))  # the server cannot know
+    assert told(rest(executor)) == [("left", 26.0, 0, 1)]
+
+
+def test_a_silent_client_comes_back_without_the_task_it_never_heard_of() -> None:
+    executor = doomed("vanish", return_after_s=100.0)  # silent at 5, back at 105
+    executor.submit(task(0, 0))
+    executor.wait(6.0)
+    executor.cancel(0)
+    executor.submit(task(1, 0))
+    assert told(rest(executor)) == [("failed", 105.0, 0, 1)]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, math.nan, math.inf])
+def test_a_latency_that_is_none_is_refused(seconds: float) -> None:
+    class Odd(PerClient):
+        def draw(self, client: int, turn: int, task: Task) -> float:
+            return seconds
+
+    executor = VirtualExecutor(NoopTrainer(), np.full(1, 10), Odd([1.0]), layout=START.layout)
+    executor.wait(0.0)
+    with pytest.raises(ConfigError, match="positive and finite"):
+        executor.submit(task(0, 0))

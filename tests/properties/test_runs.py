@@ -85,6 +85,21 @@ def test_a_strict_pace_keeps_the_bound_whatever_happens(
     assert_lawful(lines, world.concurrency)
 
 
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "latencies",
+    [[7.0, 7.0, 4.2, 2.8, 0.7, 0.7, 1.4, 2.1], [0.1 * k for k in (70, 63, 42, 28, 7, 14, 21)]],
+    ids=["sevenths", "tenths"],
+)
+def test_rounding_does_not_break_the_bound(latencies: list[float], seed: int) -> None:
+    # On a grid that floats cannot hit, aggregations and arrivals coincide on paper only.
+    world = World(latencies=latencies, concurrency=6, stop=Stop(time_s=60.0), seed=seed)
+    guess = max(latencies)
+    name = "pisces-without-selection"
+    lines = simulate(name, world, staleness_bound=10, unseen_latency_s=guess)
+    assert max_staleness(lines) <= 10
+
+
 # Three slow clients among fast ones, five at a time: the slow ones start while versions are made.
 BUSY = World(
     latencies=[16.0, 16.0, 16.0, *[0.5 + client / 4 for client in range(9)]],
@@ -194,7 +209,7 @@ class Replay(FakeExecutor):
     """Says again, in real time so to speak, what another executor said."""
 
     def __init__(self, recording: Recording) -> None:
-        real_time = Capabilities(real_time=True, cancels=True)
+        real_time = replace(recording.capabilities, real_time=True)
         super().__init__(recording.events, capabilities=real_time)
         self.quiets = iter(recording.quiets)
 
