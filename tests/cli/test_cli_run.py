@@ -197,8 +197,11 @@ ENDS = {
     "versions": (["stop.versions=3"], lambda s: s["versions"] == 3),
     "updates": (["stop.updates=5"], lambda s: s["num_updates"] == 5),
     "target": (["stop.target=0.2"], lambda s: s["final"]["accuracy"] >= 0.2),
-    # Nothing is learned, so the first evaluation stays the best: 0, 10 and 20 s.
-    "patience": (["stop.patience=2", "train.learning_rate=1e-12"], lambda s: s["at"] == 20.0),
+    # Nothing is learned, so version 0 stays the best, and 1 and 2 are too much.
+    "patience": (
+        ["stop.patience=2", "train.learning_rate=1e-12", "evaluate.every_versions=1"],
+        lambda s: s["versions"] == 2,
+    ),
 }
 
 
