@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 
 .PHONY: demo test test-long test-lowest lint clean
 
-demo: $(VENV)/.installed  ## Pisces against FedBuff, Oort and FedAvg, in less than a minute
+demo: $(VENV)/.installed  ## Pisces against FedBuff, Oort and FedAvg, in half a minute
 	$(BIN)/pisces demo
 
 test: $(VENV)/.dev lint  ## lint, types, tests and the branch coverage of the core
