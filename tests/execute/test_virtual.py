@@ -383,3 +383,13 @@ def test_a_latency_that_is_none_is_refused(seconds: float) -> None:
     executor.wait(0.0)
     with pytest.raises(ConfigError, match="positive and finite"):
         executor.submit(task(0, 0))
+
+
+def test_a_task_called_off_before_its_client_falls_silent_silences_nobody() -> None:
+    executor = opened(World(latencies=[10.0], failures=Doom(kinds={0: "vanish"})))
+    executor.submit(task(0, 0))
+    executor.wait(1.0)  # it would fall silent at 5
+    executor.cancel(0)
+    executor._failures = Failures()
+    executor.submit(task(1, 0))
+    assert told(rest(executor)) == [("arrived", 11.0, 0, 1)]

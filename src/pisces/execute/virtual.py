@@ -84,7 +84,9 @@ class VirtualExecutor(Executor):
         self._online: set[int] = set()  # in a session
         self._present: set[int] = set()  # and there, as far as the server knows
         self._away: dict[int, int] = {}  # client -> the task in the middle of which it went
-        self._silent: dict[int, int] = {}  # client -> the task in which it fell silent
+        self._silent: dict[
+            int, tuple[int, float]
+        ] = {}  # client -> task in which it falls silent, when
         self._running: dict[int, Task] = {}
         self._task_of: dict[int, int] = {}  # client -> its running task
         self._untrained: dict[int, Task] = {}  # tasks that will finish, not trained yet
@@ -141,8 +143,13 @@ class VirtualExecutor(Executor):
 
     def cancel(self, task_id: int) -> None:
         """Call a task off, unless it has ended already."""
-        if task_id in self._running:
-            self._end(task_id)
+        if task_id not in self._running:
+            return
+        client = self._running[task_id].client
+        silent_in, silent_at = self._silent.get(client, (None, 0.0))
+        if silent_in == task_id and silent_at > self._now:
+            del self._silent[client]  # it was called off before that
+        self._end(task_id)
 
     def close(self) -> None:
         """Close the trainer."""
@@ -176,7 +183,7 @@ class VirtualExecutor(Executor):
         if task.client in self._silent:  # of old: it will not hear of this task at all
             return
         if kind is None:
-            self._silent[task.client] = task.id
+            self._silent[task.client] = (task.id, ends_at)
         if seen and kind is _Kind.FINISH:
             self._untrained[task.id] = task
         away_s = self._failures.return_after_s
@@ -241,7 +248,7 @@ class VirtualExecutor(Executor):
         return [Left(due.at, due.client, "went offline", task_id)]
 
     def _come_back(self, due: _Due) -> list[Event]:
-        was_silent = self._silent.get(due.client) == due.task_id
+        was_silent = self._silent.get(due.client, (None, 0.0))[0] == due.task_id
         if was_silent:
             del self._silent[due.client]
         if self._away.get(due.client) == due.task_id or (was_silent and due.client in self._away):
@@ -280,7 +287,7 @@ class VirtualExecutor(Executor):
             "num_sessions": list(self._num_sessions),
             "online": sorted(self._online),
             "present": sorted(self._present),
-            "silent": [list(pair) for pair in sorted(self._silent.items())],
+            "silent": [[client, list(fall)] for client, fall in sorted(self._silent.items())],
             "away": [list(pair) for pair in sorted(self._away.items())],
             "running": [save_task(task, state) for task in self._running.values()],
             "untrained": list(self._untrained),
@@ -298,7 +305,8 @@ class VirtualExecutor(Executor):
         self._turns = list(values["turns"])
         self._num_sessions = list(values["num_sessions"])
         self._online, self._present = set(values["online"]), set(values["present"])
-        self._away, self._silent = dict(values["away"]), dict(values["silent"])
+        self._away = dict(values["away"])
+        self._silent = {client: (task_id, at) for client, (task_id, at) in values["silent"]}
         tasks = [load_task(task, state, self._layout) for task in values["running"]]
         self._running = {task.id: task for task in tasks}
         self._task_of = {task.client: task.id for task in tasks}
