@@ -140,7 +140,6 @@ def run(
     protocol: str,
     out: str | Path | None = None,
     config_text: str | None = None,
-    overwrite: bool = False,
     listener: Recorder | None = None,
 ) -> Result:
     """Run a simulation to its end.
@@ -154,7 +153,7 @@ def run(
         about = config_text or tomlkit.dumps(
             {"made_in": "Python", "protocol": protocol, "seed": simulation.seed}
         )
-        folder = RunFolder.create(out, about, overwrite)
+        folder = RunFolder.create(out, about)
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
     recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
     began = time.perf_counter()

@@ -35,14 +35,14 @@ def folder(path: Path, text: bytes = TEXT, config: str | None = None) -> Run:
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    writer = RunFolder.create(tmp_path, 'seed = 3\n[protocol]\nname = "pisces"\n')
+    writer = RunFolder.create(tmp_path, 'seed = 3\nprotocol = "pisces"\n')
     writer.record(Aggregated(1.0, 1, (0,), (2,), (1.0,)))
     writer.record(Evaluated(1.0, 1, {"accuracy": 0.5}))
     writer.record(Stopped(4.0, "time limit"))
     writer.finish({"at": 4.0, "versions": 1}, {"w": torch.arange(3.0)}, wall_s=0.5)
     writer.close()
     run = Run.open(str(tmp_path))
-    assert run.config == {"seed": 3, "protocol": {"name": "pisces"}}
+    assert run.config == {"seed": 3, "protocol": "pisces"}
     assert (run.name, run.protocol, run.seed) == ("pisces (seed 3)", "pisces", 3)
     assert run.summary == {"at": 4.0, "versions": 1, "wall_s": 0.5}  # as saved, not counted anew
     assert [line["kind"] for line in run.events()] == ["aggregated", "evaluated", "stopped"]
@@ -64,7 +64,6 @@ def test_an_unfinished_run_is_counted_from_its_events(tmp_path: Path) -> None:
         ("", "some-run"),
         ('protocol = "pisces"', "pisces"),
         ("[protocol]\nalpha = 1", "some-run"),
-        ('[protocol]\nname = "oort"', "oort"),
         ("seed = 0", "some-run (seed 0)"),
         ('seed = "many"', "some-run"),
     ],

@@ -72,24 +72,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "summary.json").exists()
 
 
-def test_overwriting_leaves_nothing_of_the_old_run(tmp_path: Path) -> None:
-    finished(tmp_path / "run")
-    (tmp_path / "run" / "notes.txt").write_text("mine")
-    RunFolder.create(tmp_path / "run", "seed = 2\n", overwrite=True).close()
-    names = sorted(p.name for p in (tmp_path / "run").iterdir())
-    assert names == ["config.toml", "events.jsonl", "notes.txt"]
-    assert (tmp_path / "run" / "events.jsonl").read_bytes() == b""
-    assert (tmp_path / "run" / "config.toml").read_text() == "seed = 2\n"
-
-
-def test_overwriting_spares_a_folder_that_is_not_a_run(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text("precious")
-    with pytest.raises(RunError, match=r"only a run folder may be overwritten"):
-        RunFolder.create(tmp_path, CONFIG, overwrite=True)
-    assert (tmp_path / "config.toml").read_text() == "precious"
-
-
-def test_an_empty_folder_needs_no_overwriting(tmp_path: Path) -> None:
+def test_an_empty_folder_will_do(tmp_path: Path) -> None:
     RunFolder.create(tmp_path, CONFIG).close()
     assert (tmp_path / "events.jsonl").exists()
 

@@ -27,7 +27,7 @@ def make_run(tmp_path: Path) -> MakeRun:
     ) -> Run:
         path = tmp_path / "runs" / f"{protocol}-{seed}"
         path.mkdir(parents=True)
-        (path / "config.toml").write_text(f'seed = {seed}\n[protocol]\nname = "{protocol}"\n')
+        (path / "config.toml").write_text(f'seed = {seed}\nprotocol = "{protocol}"\n')
         evaluated = [
             {"kind": "evaluated", "at": at, "version": 0, "accuracy": value}
             for at, value in accuracies.items()

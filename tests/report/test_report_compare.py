@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pisces.errors import RunError
+from pisces.record.lines import plain
 from pisces.record.reader import Run
-from pisces.report.compare import BySeed, Result, by_protocol, compare, paired_speedup, to_json
+from pisces.report.compare import BySeed, Result, by_protocol, compare, paired_speedup
 
 MakeRun = Callable[..., Run]
 
@@ -194,7 +196,7 @@ def test_lower_is_better_for_a_loss(make_run: MakeRun) -> None:
 
 def test_rows_as_json(make_run: MakeRun) -> None:
     rows = compare([make_run("pisces", 3, {10.0: 0.9}), make_run("oort", 3, {})], 0.8)
-    pisces, oort = json.loads(to_json(rows))
+    pisces, oort = json.loads(json.dumps([plain(asdict(row)) for row in rows]))
     assert pisces["seeds"] == [3]
     assert pisces["time_to_target_s"] == 10.0
     assert (oort["speedup"], oort["speedup_bound"], oort["speedup_max"]) == (10.0, ">=", None)

@@ -50,10 +50,9 @@ class Run:
 
     @property
     def protocol(self) -> str:
-        """`protocol.name` (or a plain `protocol`) of the config, or else the folder's name."""
-        protocol = self.config.get("protocol")
-        name = protocol.get("name") if isinstance(protocol, dict) else protocol
-        return str(name) if name else self.path.resolve().name
+        """`protocol` of the config, or else the folder's name."""
+        name = self.config.get("protocol")
+        return name if isinstance(name, str) and name else self.path.resolve().name
 
     @property
     def seed(self) -> int | None:

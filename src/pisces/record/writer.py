@@ -30,12 +30,13 @@ class RunFolder:
         self._events = events
 
     @classmethod
-    def create(cls, path: str | Path, config_text: str, overwrite: bool = False) -> RunFolder:
-        """Make the folder and its parents; `overwrite` replaces the run that is in it."""
+    def create(cls, path: str | Path, config_text: str) -> RunFolder:
+        """Make the folder and its parents; one that holds anything already is refused."""
         path = Path(path)
         with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
-            _clear(path, overwrite)
+            if any(path.iterdir()):
+                raise RunError(f"{path} is not empty: choose another folder")
             events = (path / EVENTS).open("xb")  # who opens it first owns the folder
             _replace(path / CONFIG, config_text.encode())
             return cls(path, events)
@@ -63,21 +64,6 @@ class RunFolder:
         """Close `events.jsonl`."""
         with _writing(self.path / EVENTS):
             self._events.close()
-
-
-def _clear(path: Path, overwrite: bool) -> None:
-    """Make room for a run: refuse a folder in use, and never delete what no run has written."""
-    if not any(path.iterdir()):
-        return
-    if not overwrite:
-        raise RunError(f"{path} is not empty: choose another folder")
-    if not (path / EVENTS).exists():
-        raise RunError(
-            f"only a run folder may be overwritten, and {path} holds other files but no {EVENTS}: "
-            "choose another folder"
-        )
-    for name in (SUMMARY, MODEL, CONFIG, EVENTS):
-        (path / name).unlink(missing_ok=True)
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -8,17 +8,15 @@ exact, otherwise it is a bound and marked as one.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pisces.errors import RunError
-from pisces.record.lines import plain
 from pisces.record.reader import Run
 from pisces.seeds import generator
 from pisces.stop import lower_is_better
@@ -121,11 +119,6 @@ def by_protocol(runs: Iterable[Run]) -> dict[str, dict[int | None, Run]]:
                 f"{run.name}: leave one out"
             )
     return groups
-
-
-def to_json(rows: Sequence[Row]) -> str:
-    """The rows as a JSON array."""
-    return json.dumps([plain(asdict(row)) for row in rows], indent=2, allow_nan=False)
 
 
 def _row(protocol: str, results: BySeed, speedup: Speedup, metric: str) -> Row:
