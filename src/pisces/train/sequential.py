@@ -13,7 +13,7 @@ from torch import nn
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten, load_flat
 from pisces.train.base import Loss, Outcome, Recipe, Trainer
-from pisces.train.shuffle import shuffled
+from pisces.train.shuffle import batch_sizes, shuffled
 from pisces.types import Plan, Report, Task
 
 log = logging.getLogger("pisces")
@@ -69,20 +69,10 @@ class SequentialTrainer(Trainer):
         left = plan.max_steps
         for epoch in range(plan.epochs):
             order = rows[shuffled(len(rows), task.seed, epoch, self._device)]
-            for batch in torch.split(order, _batch_sizes(len(rows), plan.batch_size)):
+            for batch in torch.split(order, batch_sizes(len(rows), plan.batch_size)):
                 if left is not None and (left := left - 1) < 0:
                     return
                 yield epoch, batch
-
-
-def _batch_sizes(num: int, batch_size: int) -> list[int]:
-    """Batches over `num` samples; a last one of a single sample, which BatchNorm could not take,
-    joins the one before it.
-    """
-    sizes = [min(batch_size, num - start) for start in range(0, num, batch_size)]
-    if batch_size > 1 and len(sizes) > 1 and sizes[-1] == 1:
-        sizes[-2:] = [batch_size + 1]
-    return sizes
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""Shuffles from a counter-based generator: any device, any order of work, the same permutation.
+"""Which samples each step sees, alike in every trainer.
 
+Shuffles come from a counter-based generator: any device, any order of work, the same permutation.
 Sample i of epoch e gets the key mix(seed, e, i); sorting the keys is the shuffle. No state is
 carried, so an epoch's order does not depend on what was drawn before it.
 """
@@ -36,3 +37,13 @@ def shuffled(num: int, seed: int, epoch: int, device: torch.device | str = "cpu"
     base = _mix(torch.tensor([start], device=device))
     keys = _mix(base + torch.arange(num, device=device) * _signed(_GOLDEN))
     return torch.argsort(keys, stable=True)
+
+
+def batch_sizes(num: int, batch_size: int) -> list[int]:
+    """Batches over `num` samples; a last one of a single sample, which BatchNorm could not take,
+    joins the one before it.
+    """
+    sizes = [min(batch_size, num - start) for start in range(0, num, batch_size)]
+    if batch_size > 1 and len(sizes) > 1 and sizes[-1] == 1:
+        sizes[-2:] = [batch_size + 1]
+    return sizes
