@@ -10,9 +10,10 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 import torch
 from pydantic import ValidationError, create_model
@@ -35,7 +36,10 @@ from pisces.models.flat import flatten
 from pisces.policy import Policies
 from pisces.record.lines import Recorder
 from pisces.stop import Stop
-from pisces.train.base import Loss, Recipe
+from pisces.train.base import Loss, Recipe, Trainer
+from pisces.train.batched import BatchedTrainer
+from pisces.train.gradients import Precision
+from pisces.train.pool import PoolTrainer
 from pisces.train.sequential import SequentialTrainer
 from pisces.types import Plan
 
@@ -51,6 +55,7 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 }
 
 
+Backend = Literal["auto", "sequential", "pool", "batched"]
 SHORTEST_TICK_S = 1e-3  # less is a mistake that would take for ever
 
 
@@ -83,12 +88,15 @@ class Simulation:
     limits: Limits = field(default_factory=Limits)
     device: str = "auto"
     threads: int | None = 1  # of torch; None: as they are
+    backend: Backend = "auto"  # "sequential", "pool", "batched"; auto: batched on a GPU, else pool
+    workers: int | None = None  # processes of a pool; None: one per core
+    precision: Precision = "float32"  # of batched training
 
     def __post_init__(self) -> None:
         self._check_numbers()
         self._check_pace()
         self._check_stop()
-        _device(self.device)
+        self._check_trainer()
 
     def _check_numbers(self) -> None:
         if self.seed < 0 or self.tick_s < 0 or self.credits < 1 or self.staleness_window < 1:
@@ -125,6 +133,37 @@ class Simulation:
                 f"{num_clients} clients; lower buffer_size (or over-select less)"
             )
 
+    def _check_trainer(self) -> None:
+        device = _device(self.device)
+        known(self.backend, get_args(Backend), "train.backend")
+        if self.backend == "pool" and device.type != "cpu":
+            raise ConfigError(
+                f"train.backend: a pool trains on the CPU, not on {device}; use batched there, or "
+                "device = 'cpu'"
+            )
+        if self.precision != "float32" and self._backend(device) != "batched":
+            raise ConfigError("train.precision: only batched training knows bf16; use float32")
+        if self.workers is not None and self.workers < 1:
+            raise ConfigError(f"train.workers: must be at least 1, not {self.workers}")
+
+    def trainer(self, device: torch.device) -> Trainer:
+        """The trainer of the backend asked for, or the fastest one there is for the device."""
+        parts = (self.model, self.data, self.loss, self.recipe)
+        match self._backend(device):
+            case "batched":
+                return BatchedTrainer(*parts, device, precision=self.precision)
+            case "pool":
+                return PoolTrainer(*parts, workers=self.workers or num_cores())
+            case _:
+                return SequentialTrainer(*parts, device)
+
+    def _backend(self, device: torch.device) -> Backend:
+        if self.backend != "auto":
+            return self.backend
+        if device.type != "cpu":
+            return "batched"
+        return "pool" if (self.workers or num_cores()) > 1 else "sequential"
+
     def _check_stop(self) -> None:
         stop, measured = self.stop, [*self.metrics, "loss"]
         if all(limit in (None, math.inf) for limit in (stop.time_s, stop.versions, stop.updates)):
@@ -139,7 +178,7 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
     """A coordinator over a virtual executor."""
     s = simulation
     device = _device(s.device)
-    trainer = SequentialTrainer(s.model, s.data, s.loss, s.recipe, device)
+    trainer = s.trainer(device)
     weights = flatten(s.model)
     executor = VirtualExecutor(
         trainer,
@@ -182,6 +221,11 @@ def _evaluator(executor: Executor, test_set: TestSet) -> Evaluator:
     return Background(test_set) if executor.capabilities.real_time else Inline(test_set)
 
 
+def num_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -220,6 +264,9 @@ def simulation(config: cfg.Config) -> Simulation:
         staleness_window=config.clients.staleness_window,
         device=train.device,
         threads=train.threads,
+        backend=train.backend,
+        workers=train.workers,
+        precision=train.precision,
     )
 
 

@@ -90,8 +90,9 @@ class Data(Section):
 class Model(Section):
     """What is learned."""
 
-    name: str = Field("mlp", description="mlp | small_cnn | lenet5")
+    name: str = Field("mlp", description="mlp | small_cnn | lenet5 | resnet18")
     hidden: list[Count] = Field([64], description="mlp: widths of the hidden layers")
+    norm: Literal["batch", "group"] = Field("batch", description="resnet18: its normalisation")
     weights: str | None = Field(None, description="start from this safetensors file or run folder")
 
 
@@ -111,6 +112,15 @@ class Train(Section):
     batch_size: Count = Field(16, description="samples per step")
     epochs: Count = Field(5, description="passes over a client's data per task")
     device: str = Field("auto", description="auto | cpu | cuda; auto: a GPU if there is one")
+    backend: Literal["auto", "sequential", "pool", "batched"] = Field(
+        "auto", description="auto: batched on a GPU, else pool; changes nothing but the speed"
+    )
+    workers: Count | None = Field(
+        None, le=1024, description="processes of the pool; none: one per core"
+    )
+    precision: Literal["float32", "bf16"] = Field(
+        "float32", description="of batched training; bf16: faster for large models, less exact"
+    )
     threads: Count = Field(1, le=1024, description="torch threads; one is fastest for small models")
 
 

@@ -36,6 +36,7 @@ from pisces.record.writer import RunFolder
 from pisces.seeds import generator
 from pisces.stop import Stop
 from pisces.train.base import Loss, Recipe
+from pisces.train.gradients import Precision
 from pisces.types import Plan
 
 Seconds = float | Sequence[float] | NDArray[np.float64]
@@ -84,6 +85,9 @@ def simulate(
     limits: Limits | None = None,
     device: str = "auto",
     threads: int | None = 1,
+    backend: build.Backend = "auto",
+    workers: int | None = None,
+    precision: Precision = "float32",
     out: str | Path | None = None,
     name: str | None = None,
 ) -> Result:
@@ -96,6 +100,8 @@ def simulate(
     `limits` say beyond what a client's loss or count is absurd and its update refused.
     At most `concurrency` clients run at once (20, or all if there are fewer).
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
+    `backend` says how clients are trained ("sequential", "pool" of `workers` processes, "batched");
+    by default all at once on a GPU, else in one process per core. It changes only the speed.
     Models of latency, availability and failures draw from the seed they were made with. With `out`
     the run is also written to that folder, under `name` if the policies are your own. The run works
     on copies of `model` and of your policies: a second run begins as the first did.
@@ -128,6 +134,9 @@ def simulate(
         limits=limits or Limits(),
         device=device,
         threads=threads,
+        backend=backend,
+        workers=workers,
+        precision=precision,
     )
     if isinstance(protocol, str):
         name = protocol

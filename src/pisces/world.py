@@ -26,6 +26,7 @@ from pisces.models.cnn import small_cnn
 from pisces.models.flat import flatten
 from pisces.models.lenet5 import lenet5
 from pisces.models.mlp import mlp
+from pisces.models.resnet18 import resnet18
 from pisces.seeds import derive, generator
 
 DATASETS: Mapping[str, Callable[[cfg.Config], datasets.Dataset]] = {
@@ -37,6 +38,7 @@ MODELS: Mapping[str, Callable[[cfg.Config, Sequence[int], int], nn.Module]] = {
     "mlp": lambda c, shape, classes: mlp(shape, classes, hidden=c.model.hidden),
     "small_cnn": lambda _, shape, classes: small_cnn(shape, classes),
     "lenet5": lambda _, shape, classes: lenet5(shape, classes),
+    "resnet18": lambda c, shape, classes: resnet18(shape, classes, norm=c.model.norm),
 }
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -101,7 +101,8 @@ class _Crew:
         # One job per worker: a job queued in the pool could not be taken back.
         while self._todo and len(self._busy) < self._num_workers:
             with _born_deaf():
-                self._busy.add(self._pool.submit(_make_run, self._todo.pop(0)))
+                job = self._todo.pop(0)
+                self._busy.add(self._pool.submit(_make_run, job, self._num_workers))
         done, self._busy = wait(self._busy, REFRESH_S, FIRST_COMPLETED)
         for future in done:
             _finish(future)
@@ -165,11 +166,14 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _make_run(job: Job) -> None:
+def _make_run(job: Job, num_runs: int) -> None:
+    """Make one run out of `num_runs` at a time, which share the cores."""
     from pisces import build
     from pisces.simulation import run
 
     simulation = build.simulation(job.config)
+    if simulation.workers is None:
+        simulation = replace(simulation, workers=max(1, build.num_cores() // num_runs))
     signal.signal(signal.SIGINT, _interrupt_once)
     try:
         run(

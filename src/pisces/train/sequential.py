@@ -9,11 +9,14 @@ from functools import cache
 
 import torch
 from torch import nn
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten, load_flat
 from pisces.train.base import Loss, Outcome, Recipe, Trainer
 from pisces.train.shuffle import batch_sizes, shuffled
+from pisces.train.tuning import faster_pooling, keep_memory
 from pisces.types import Plan, Report, Task
 
 log = logging.getLogger("pisces")
@@ -39,11 +42,12 @@ class SequentialTrainer(Trainer):
         self._device = torch.device(device)
         counters = [b for b in self._model.buffers() if not b.is_floating_point()]
         self._counters = [(counter, counter.clone()) for counter in counters]
+        keep_memory()
 
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Train the tasks in order."""
         for task in tasks:
-            with _seeded(self._device, task.seed):
+            with _seeded(self._device, task.seed), faster_pooling(self._model):
                 outcome = self._train(task)
             yield outcome
 
@@ -56,7 +60,8 @@ class SequentialTrainer(Trainer):
         first_epoch = _LossStatistics()
         num_steps = 0
         for epoch, batch in self._batches(task):
-            losses = step(self._inputs[batch], self._targets[batch])
+            inputs, targets = (x.index_select(0, batch) for x in (self._inputs, self._targets))
+            losses = step(inputs, targets)
             num_steps += 1
             if epoch == 0:
                 first_epoch.add(losses, len(batch))
@@ -98,14 +103,16 @@ class _Step:
         self._loss = loss
         self._clip_norm = recipe.clip_norm
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._optimizer = _optimizer(self._parameters, recipe, plan.learning_rate)
+        optimizer = _Sgd if recipe.optimizer == "sgd" else _Adam
+        self._optimizer = optimizer(self._parameters, recipe, plan.learning_rate)
         self._pull = plan.proximal * plan.learning_rate
         self._start = [p.detach().clone() for p in self._parameters] if self._pull else []
 
     def __call__(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Do the step; returns the losses before it, per sample if the loss gives them."""
         losses = self._loss(self._model(inputs), targets)
-        self._optimizer.zero_grad(set_to_none=True)
+        for parameter in self._parameters:
+            parameter.grad = None
         torch.autograd.backward(losses.mean())
         if self._clip_norm is not None:
             nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
@@ -113,25 +120,73 @@ class _Step:
             # FedProx (Li et al., MLSys 2020): the gradient of mu/2 |w - w_start|^2, taken before
             # the step and applied beside it, so that momentum does not accumulate it.
             pulls = [p - s for p, s in zip(self._parameters, self._start, strict=False)]
-            self._optimizer.step()
+            self._optimizer.step([p for p in self._parameters if p.grad is not None])
             for parameter, pull in zip(self._parameters, pulls, strict=False):
                 parameter.sub_(pull, alpha=self._pull)
         return losses.detach()
 
 
-def _optimizer(
-    parameters: list[nn.Parameter], recipe: Recipe, learning_rate: float
-) -> torch.optim.Optimizer:
-    decay = recipe.weight_decay
-    match recipe.optimizer:
-        case "sgd":
-            return torch.optim.SGD(
-                parameters, learning_rate, recipe.momentum, weight_decay=decay, fused=True
-            )
-        case "adam":
-            return torch.optim.Adam(parameters, learning_rate, weight_decay=decay, fused=True)
-        case "adamw":
-            return torch.optim.AdamW(parameters, learning_rate, weight_decay=decay, fused=True)
+# torch.optim's functions, not its classes: the first of those to be made imports a compiler, which
+# takes a second in every process.
+
+
+class _Sgd:
+    def __init__(
+        self, parameters: Sequence[torch.Tensor], recipe: Recipe, learning_rate: float
+    ) -> None:
+        self._velocities = {p: torch.zeros_like(p) for p in parameters}
+        self._recipe = recipe
+        self._learning_rate = learning_rate
+
+    def step(self, parameters: list[torch.Tensor]) -> None:
+        """Move these parameters, which have gradients."""
+        sgd(
+            parameters,
+            _gradients(parameters),
+            [self._velocities[p] for p in parameters],
+            fused=True,
+            lr=self._learning_rate,
+            momentum=self._recipe.momentum,
+            weight_decay=self._recipe.weight_decay,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+
+
+class _Adam:
+    def __init__(
+        self, parameters: Sequence[torch.Tensor], recipe: Recipe, learning_rate: float
+    ) -> None:
+        self._means = {p: torch.zeros_like(p) for p in parameters}
+        self._squares = {p: torch.zeros_like(p) for p in parameters}
+        self._num_steps = {p: torch.zeros((), device=p.device) for p in parameters}
+        self._recipe = recipe
+        self._learning_rate = learning_rate
+
+    def step(self, parameters: list[torch.Tensor]) -> None:
+        """Move these parameters, which have gradients."""
+        adam(
+            parameters,
+            _gradients(parameters),
+            [self._means[p] for p in parameters],
+            [self._squares[p] for p in parameters],
+            [],
+            [self._num_steps[p] for p in parameters],
+            fused=True,
+            decoupled_weight_decay=self._recipe.optimizer == "adamw",
+            lr=self._learning_rate,
+            weight_decay=self._recipe.weight_decay,
+            beta1=0.9,
+            beta2=0.999,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+def _gradients(parameters: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [p.grad for p in parameters if p.grad is not None]
 
 
 @cache

@@ -7,10 +7,18 @@ carried, so an epoch's order does not depend on what was drawn before it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
+
+from pisces.types import Plan, Task
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: splitmix64's increment
+_MOST_KEYS = 1 << 24  # sorted at once; bounds the memory of a table being built
 
 
 def _signed(value: int) -> int:
@@ -47,3 +55,84 @@ def batch_sizes(num: int, batch_size: int) -> list[int]:
     if batch_size > 1 and len(sizes) > 1 and sizes[-1] == 1:
         sizes[-2:] = [batch_size + 1]
     return sizes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The row numbers of every client's samples, one client after the other."""
+
+    flat: torch.Tensor
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Sequence[NDArray[np.int64]], device: torch.device) -> Rows:
+        """Lay the clients' rows end to end on a device."""
+        sizes = np.array([len(r) for r in rows], np.int64)
+        flat = torch.from_numpy(np.concatenate(rows)).to(device)
+        return cls(flat, np.cumsum(sizes) - sizes, sizes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Every step of many tasks at once: `rows[t, k]` are the samples of task k's step t.
+
+    -1 stands where a step has fewer samples than there is room for, or a task has no such step.
+    """
+
+    rows: torch.Tensor  # (most steps, tasks, room)
+    num_steps: torch.Tensor  # of each task
+    per_epoch: torch.Tensor  # steps of an epoch of each task
+
+    def part(self, tasks: slice) -> Table:
+        """The same for some of the tasks."""
+        return Table(self.rows[:, tasks], self.num_steps[tasks], self.per_epoch[tasks])
+
+
+def num_steps(num: int, plan: Plan) -> tuple[int, int]:
+    """Steps in all and per epoch, for a client of `num` samples."""
+    per_epoch = len(batch_sizes(num, plan.batch_size))
+    most = plan.epochs * per_epoch
+    return most if plan.max_steps is None else min(most, plan.max_steps), per_epoch
+
+
+def table(rows: Rows, tasks: Sequence[Task], room: int) -> Table:
+    """The steps of these tasks, built on the rows' device; no step has more samples than `room`.
+
+    Nothing loops over samples or steps: that would cost as much as the training.
+    """
+    device = rows.flat.device
+    facts = torch.tensor([_facts(rows, task) for task in tasks])
+    num_epochs, longest = max(t.plan.epochs for t in tasks), int(facts[:, 1].max())
+    most = max(1, int(facts[:, 5].max()))
+    facts = facts.to(device)
+    filled = torch.full((most + 1, len(tasks), room), -1, dtype=torch.int64, device=device)
+    at_once = max(1, _MOST_KEYS // (num_epochs * longest))
+    for first in range(0, len(tasks), at_once):
+        some = slice(first, first + at_once)
+        _fill(filled[:, some], rows.flat, facts[some], num_epochs, longest)
+    return Table(filled[:-1], facts[:, 5], facts[:, 6])
+
+
+def _facts(rows: Rows, task: Task) -> list[int]:
+    start, num, plan = int(rows.starts[task.client]), int(rows.sizes[task.client]), task.plan
+    steps = num_steps(num, plan)
+    return [start, num, _signed(task.seed), plan.epochs, plan.batch_size, *steps]
+
+
+def _fill(
+    filled: torch.Tensor, flat: torch.Tensor, facts: torch.Tensor, num_epochs: int, longest: int
+) -> None:
+    """Put each sample where its shuffle says; what belongs nowhere goes to the row too many."""
+    start, num, seed, epochs, batch_size, total, per_epoch = (c[:, None, None] for c in facts.T)
+    position = torch.arange(longest, device=flat.device)
+    epoch = torch.arange(num_epochs, device=flat.device)[:, None]
+    keys = _mix(_mix(seed + (epoch + 1) * _signed(_GOLDEN)) + position * _signed(_GOLDEN))
+    keys.masked_fill_(position >= num, torch.iinfo(torch.int64).max)  # sorted behind the others
+    order = torch.argsort(keys, dim=-1, stable=True)
+    step = torch.minimum(position // batch_size, per_epoch - 1)
+    at = epoch * per_epoch + step
+    at = torch.where((position < num) & (epoch < epochs) & (at < total), at, len(filled) - 1)
+    task = torch.arange(len(facts), device=flat.device)[:, None, None]
+    column = (position - step * batch_size).clamp(max=filled.shape[2] - 1)
+    filled[at, task, column] = flat[(start + order).clamp(max=len(flat) - 1)]

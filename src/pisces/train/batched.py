@@ -1,0 +1,200 @@
+"""Every pending client at once: weights stacked, one step for all, replayed from a recording.
+
+    tasks --pack--> groups --lanes--> steps of a whole group --> outcomes
+
+The clients of a group take each step together, each from its own weights, on its own samples, by
+its own plan; `gradients`, `group` and `probe` say how. Groups run beside each other in a few lanes
+(streams of a GPU): one for small models, several for large ones, which go one client to a group.
+Made for GPUs: on a CPU it computes the same, but slower than one client after the other.
+
+Results agree with the sequential trainer's up to float rounding, however tasks are grouped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from pisces.data.federated import FederatedData
+from pisces.models.flat import flatten
+from pisces.train.base import Loss, Outcome, Recipe, Trainer
+from pisces.train.gradients import Precision
+from pisces.train.group import Group, Shape
+from pisces.train.probe import CannotBatchError, Way, choose
+from pisces.train.sequential import SequentialTrainer
+from pisces.train.shuffle import Rows, Table, batch_sizes, num_steps, table
+from pisces.types import Task
+
+log = logging.getLogger("pisces")
+
+_LANES_ALONE = 3  # clients of a large model beside each other; more only crowd each other
+_MEMORY_SHARE = 0.4  # of what is free: a step needs its memory twice, once before it is recorded
+
+
+class BatchedTrainer(Trainer):
+    """Trains any number of tasks at once; at most `max_group` of them share a step."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: FederatedData,
+        loss: Loss,
+        recipe: Recipe | None = None,
+        device: torch.device | str = "cpu",
+        *,
+        precision: Precision = "float32",
+        max_group: int = 256,
+        num_lanes: int | None = None,
+    ) -> None:
+        self._model = model.to(device)
+        self._data, self._loss, self._recipe = data, loss, recipe or Recipe()
+        self._precision: Precision = precision
+        self._samples = (data.inputs.to(device), data.targets.to(device))
+        self._rows = Rows.of(data.rows, torch.device(device))
+        self._rooms: dict[int, tuple[int, int]] = {}  # by batch size
+        self._like = flatten(self._model)
+        self._max_group, self._num_lanes = max_group, num_lanes or 0  # 0: as suits the model
+        self._lanes: dict[int, Group] = {}
+        self._way: Way | None = None
+        self._one_by_one: SequentialTrainer | None = None
+
+    def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        """Train the tasks; the outcomes come when all of them are done."""
+        if not tasks:
+            return
+        if self._one_by_one is None and self._way is None:
+            self._prepare(tasks)
+        if self._one_by_one is not None:
+            yield from self._one_by_one.train(tasks)
+        else:
+            yield from self._train_in_the_memory_there_is(tasks)
+
+    def close(self) -> None:
+        """Give the device's memory back."""
+        self._lanes.clear()
+
+    def _prepare(self, tasks: Sequence[Task]) -> None:
+        try:
+            self._way = way = choose(
+                self._model, self._loss, self._samples, self._room(tasks)[0], self._precision
+            )
+        except CannotBatchError as reason:
+            log.warning("the clients are trained one after the other: %s", reason)
+            device = self._like.flat.device
+            self._one_by_one = SequentialTrainer(
+                self._model, self._data, self._loss, self._recipe, device
+            )
+            return
+        if not way.stacks:
+            self._max_group, self._num_lanes = 1, self._num_lanes or _LANES_ALONE
+            return
+        self._num_lanes = self._num_lanes or 1
+        if way.bytes_per_client is not None:
+            free = _MEMORY_SHARE * torch.cuda.mem_get_info(self._like.flat.device)[0]
+            most = int(free / self._num_lanes / way.bytes_per_client)
+            self._max_group = max(1, min(self._max_group, most))
+
+    def _train_in_the_memory_there_is(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        outcomes = None
+        while outcomes is None:
+            try:
+                outcomes = self._train(tasks)
+            except torch.OutOfMemoryError:
+                if self._max_group == self._num_lanes == 1:
+                    raise
+            if outcomes is None:  # the handler is left: its traceback held on to memory
+                self._shrink()
+        yield from outcomes
+
+    def _shrink(self) -> None:
+        if self._max_group > 1:
+            self._max_group //= 2
+        else:
+            self._num_lanes = 1
+        self._lanes.clear()
+        torch.cuda.empty_cache()
+        log.info("out of memory: from now on groups of at most %d clients", self._max_group)
+
+    def _train(self, tasks: Sequence[Task]) -> list[Outcome]:
+        steps = {t.id: num_steps(self._size(t), t.plan)[0] for t in tasks}
+        tasks = sorted(tasks, key=lambda task: -steps[task.id])
+        room, epoch = self._room(tasks)
+        everything = table(self._rows, tasks, room)
+        parts = pack([steps[t.id] for t in tasks], self._num_lanes, self._max_group)
+        trained = []
+        for number, part in enumerate(parts):
+            some = tasks[part]
+            group = self._group(number % self._num_lanes, some, room, epoch)
+            trained.append(group.train(some, everything.part(part), self._shapes(some, room)))
+        for group in self._lanes.values():
+            group.join()
+        return [o for t in trained for o in t.outcomes([self._size(task) for task in t.tasks])]
+
+    def _size(self, task: Task) -> int:
+        return int(self._rows.sizes[task.client])
+
+    def _room(self, tasks: Sequence[Task]) -> tuple[int, int]:
+        """The most samples in a step, and steps in an epoch, of any client: later tasks fit too."""
+        known = self._rooms
+        for size in {task.plan.batch_size for task in tasks} - known.keys():
+            batches = [batch_sizes(int(num), size) for num in np.unique(self._rows.sizes)]
+            known[size] = max(max(b[0], b[-1]) for b in batches), max(map(len, batches))
+        rooms = [known[task.plan.batch_size] for task in tasks]
+        return max(room for room, _ in rooms), max(epoch for _, epoch in rooms)
+
+    def _group(self, lane: int, tasks: Sequence[Task], room: int, epoch: int) -> Group:
+        """The lane's group, made anew where it is too small."""
+        assert self._way is not None
+        proximal = any(task.plan.proximal for task in tasks)
+        group = self._lanes.get(lane)
+        if group is not None and group.holds(len(tasks), room, epoch, proximal=proximal):
+            return group
+        self._lanes.pop(lane, None)
+        del group
+        group = Group(
+            self._way.make(),
+            self._recipe,
+            self._samples,
+            self._like,
+            size=width_for(len(tasks)),
+            room=room,
+            epoch=epoch,
+            proximal=proximal,
+        )
+        self._lanes[lane] = group
+        return group
+
+    def _shapes(self, tasks: Sequence[Task], room: int) -> list[Shape]:
+        """The shape of each step of a group: fewer and fewer clients, or exactly one's batches."""
+        assert self._way is not None
+        plans = [(num_steps(self._size(t), t.plan), t.plan) for t in tasks]
+        if self._way.stacks:
+            totals = np.array([total for (total, _), _ in plans])
+            return [(width_for(int((totals > t).sum())), room) for t in range(totals[0])]
+        (total, _), plan = plans[0]
+        sizes = batch_sizes(self._size(tasks[0]), plan.batch_size)
+        return [(1, sizes[t % len(sizes)]) for t in range(total)]
+
+
+def width_for(num: int) -> int:
+    """A width at least `num`, one of few (1 2 3 4 6 8 10 12 14 16 20 ...): each is recorded."""
+    grain = 1 << max(0, num.bit_length() - (2 if num < 8 else 3))
+    return -(-num // grain) * grain
+
+
+def pack(num_steps: Sequence[int], num_lanes: int, max_group: int) -> list[slice]:
+    """Cut tasks, longest first, into groups of like length and about equal work."""
+    num = len(num_steps)
+    work = np.cumsum(np.maximum(num_steps, 1))
+    num_groups = max(min(num_lanes, num), -(-num // max_group))
+    shares = work[-1] * np.arange(1, num_groups) / num_groups
+    cuts = np.unique([0, *np.searchsorted(work, shares, side="left") + 1, num])
+    pieces = [
+        np.linspace(a, b, -(-(b - a) // max_group) + 1).astype(int)
+        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+    ]
+    return [slice(int(a), int(b)) for p in pieces for a, b in zip(p[:-1], p[1:], strict=True)]

@@ -1,0 +1,185 @@
+"""One forward and backward pass of a group of clients, each on its own weights and samples."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from pisces.train.base import Loss
+from pisces.train.layers import stackable
+from pisces.types import Layout, Slice
+
+Precision = Literal["float32", "bf16"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """What came out of it, a row per client."""
+
+    gradients: torch.Tensor  # of the parameters; zero for those that are not trained
+    losses: torch.Tensor  # of each sample, before the step
+    buffers: torch.Tensor  # after it
+
+
+class Gradients(Protocol):
+    """Computes a pass; the rows of `weights` are flat models, `there` says which samples count."""
+
+    frozen: torch.Tensor | None  # which parameters are not trained; None: all are
+
+    def __call__(
+        self,
+        weights: torch.Tensor,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        there: torch.Tensor,
+    ) -> Pass:
+        """The pass over one batch per client."""
+        ...
+
+
+class Stacked(Gradients):
+    """All clients in one pass, vectorised by `torch.func`; batches may be filled up."""
+
+    def __init__(
+        self, model: nn.Module, loss: Loss, layout: Layout, precision: Precision = "float32"
+    ) -> None:
+        self._model, self._norms = stackable(model)
+        self._model.train()
+        self._loss = loss
+        self._layout = layout
+        self._trained = _trained(model, layout)
+        self.frozen = _frozen(model, layout)
+        self._buffers = [s for s in layout.slices if s.role == "buffer"]
+        self._half = precision == "bf16"
+        self._pass = vmap(grad(self._objective, has_aux=True))
+
+    def __call__(
+        self,
+        weights: torch.Tensor,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        there: torch.Tensor,
+    ) -> Pass:
+        """The pass over one batch per client."""
+        tensors = _views(self._layout, weights)
+        trained = {name: tensors.pop(name) for name in self._trained}
+        gradients, (losses, fresh) = self._pass(trained, tensors, inputs, targets, there)
+        buffers = [fresh.get(s.name, tensors[s.name]).flatten(1) for s in self._buffers]
+        return Pass(
+            _joined(gradients, self._layout, weights),
+            losses,
+            torch.cat([weights[:, :0], *buffers], dim=1),
+        )
+
+    def _objective(
+        self,
+        trained: Mapping[str, torch.Tensor],
+        fixed: Mapping[str, torch.Tensor],
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        there: torch.Tensor,
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, dict[str, torch.Tensor]]]:
+        """One client's mean loss; its losses and running statistics beside it."""
+        for norm in self._norms.values():
+            norm.there = there
+        tensors = {**trained, **fixed}
+        if self._half:  # statistics stay as they are: they are sums over many batches
+            tensors = {n: t.bfloat16() for n, t in trained.items()} | fixed
+            inputs = inputs.bfloat16() if inputs.is_floating_point() else inputs
+        outputs = functional_call(self._model, tensors, (inputs,))
+        outputs = outputs.float() if self._half else outputs
+        losses = self._loss(outputs, targets).reshape(len(there), -1).mean(dim=1)
+        losses = torch.where(there, losses, 0.0)
+        fresh = {f"{at}.{n}": t for at, norm in self._norms.items() for n, t in norm.fresh.items()}
+        return losses.sum() / there.sum().clamp(min=1), (losses.detach(), fresh)
+
+
+class Alone(Gradients):
+    """One client at a time by ordinary autograd: for models that fill a GPU by themselves, or that
+    cannot be vectorised. Takes no batches that are filled up.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: Loss, layout: Layout, precision: Precision = "float32"
+    ) -> None:
+        self._model = copy.deepcopy(model).train()
+        self._loss = loss
+        self._layout = layout
+        self._half = precision == "bf16"
+        tensors = dict(self._model.named_parameters()) | dict(self._model.named_buffers())
+        self._tensors = [tensors[s.name].detach() for s in layout.slices]
+        self._buffers = [tensors[s.name] for s in layout.slices if s.role == "buffer"]
+        self._trained = {name: tensors[name] for name in _trained(model, layout)}
+        self.frozen = _frozen(model, layout)
+
+    def __call__(
+        self,
+        weights: torch.Tensor,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        there: torch.Tensor,
+    ) -> Pass:
+        """The pass over one client's batch, all of which is there."""
+        # Copied, not viewed: kernels want tensors that begin at round addresses.
+        views = _views(self._layout, weights[0:1]).values()
+        torch._foreach_copy_(self._tensors, [view[0] for view in views])
+        with torch.autocast(weights.device.type, torch.bfloat16, enabled=self._half):
+            outputs = self._model(_images_last(inputs[0]))
+        losses = self._loss(outputs.to(weights.dtype), targets[0])
+        gradients = torch.autograd.grad(losses.mean(), list(self._trained.values()))
+        named = {n: g[None] for n, g in zip(self._trained, gradients, strict=True)}
+        losses = losses.detach().reshape(inputs.shape[1], -1).mean(dim=1)
+        buffers = torch.cat([weights[0, :0], *(b.detach().flatten() for b in self._buffers)])
+        return Pass(_joined(named, self._layout, weights), losses[None], buffers[None])
+
+
+def _images_last(inputs: torch.Tensor) -> torch.Tensor:
+    """Images with their channels last: convolutions on a GPU are up to 1.5 times as fast."""
+    if inputs.ndim == 4 and inputs.is_cuda:
+        return inputs.contiguous(memory_format=torch.channels_last)
+    return inputs
+
+
+def _trained(model: nn.Module, layout: Layout) -> list[str]:
+    """The parameters that are trained, by the name they have in the layout."""
+    wanted = {n for n, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
+    return [s.name for s in layout.slices if s.role == "parameter" and s.name in wanted]
+
+
+def _frozen(model: nn.Module, layout: Layout) -> torch.Tensor | None:
+    trained = set(_trained(model, layout))
+    parameters = [s for s in layout.slices if s.role == "parameter"]
+    if len(trained) == len(parameters):
+        return None
+    frozen = [torch.full((s.stop - s.start,), s.name not in trained) for s in parameters]
+    return torch.cat(frozen).to(next(model.parameters()).device)
+
+
+def _views(layout: Layout, weights: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Each tensor of the model, a row per client, without copying."""
+    return {
+        s.name: weights[:, s.start : s.stop].unflatten(1, s.shape or (1,)) for s in layout.slices
+    }
+
+
+def _joined(
+    gradients: Mapping[str, torch.Tensor], layout: Layout, weights: torch.Tensor
+) -> torch.Tensor:
+    """The gradients as flat rows."""
+    return torch.cat([_gradient(gradients, s, weights) for s in layout.slices], dim=1)
+
+
+def _gradient(
+    gradients: Mapping[str, torch.Tensor], s: Slice, weights: torch.Tensor
+) -> torch.Tensor:
+    if s.role == "buffer":
+        return weights[:, :0]
+    if s.name not in gradients:
+        return torch.zeros_like(weights[:, s.start : s.stop])
+    return gradients[s.name].flatten(1).to(weights.dtype)

@@ -1,0 +1,190 @@
+"""A group of clients that train side by side: its memory, its step, and the step's recordings.
+
+On a GPU a step is recorded once per shape and then replayed (a CUDA graph): launching its hundred
+small kernels one by one would take longer than running them. A recording knows its memory by
+address, so all of it is laid out once, when the group is made.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+
+import torch
+
+from pisces.train.base import Outcome, Recipe
+from pisces.train.gradients import Gradients, Pass
+from pisces.train.optimize import clipped, optimizer
+from pisces.train.shuffle import Table
+from pisces.types import Report, Task, Weights
+
+log = logging.getLogger("pisces")
+
+Shape = tuple[int, int]  # clients, and samples of each, in a step
+Samples = tuple[torch.Tensor, torch.Tensor]  # inputs and targets of everybody, on the device
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """Results of a group, perhaps still being computed by the device."""
+
+    tasks: Sequence[Task]
+    weights: Sequence[torch.Tensor]
+    said: torch.Tensor  # sum, sum of squares, number of first-epoch losses; steps
+
+    def outcomes(self, sizes: Sequence[int]) -> Iterator[Outcome]:
+        """Wait for the results and hand them out, given how many samples each client has."""
+        rows = zip(self.tasks, self.weights, sizes, *self.said.tolist(), strict=True)
+        for task, flat, size, total, squares, num, steps in rows:
+            mean, rms = (total / num, (squares / num) ** 0.5) if num else (None, None)
+            report = Report(size, mean, rms, int(steps))
+            yield Outcome(task.id, Weights(flat, task.weights.layout), report)
+
+
+class Group:
+    """Room for `size` clients, `room` samples per step and `epoch` steps per epoch of each.
+
+    Tasks come longest first, so whoever is done stands at the end and the group narrows.
+    """
+
+    def __init__(
+        self,
+        gradients: Gradients,
+        recipe: Recipe,
+        samples: Samples,
+        like: Weights,
+        *,
+        size: int,
+        room: int,
+        epoch: int,
+        proximal: bool = False,
+    ) -> None:
+        flat, device = like.flat, like.flat.device
+        self._proximal = proximal
+        self._gradients, self._samples, self._clip_norm = gradients, samples, recipe.clip_norm
+        self._stream = torch.cuda.Stream(device) if flat.is_cuda else None
+        self._weights = flat.new_zeros(size, len(flat))
+        self._num_parameters = like.layout.num_parameters
+        parameters = self._weights[:, : self._num_parameters]
+        self._start = torch.zeros_like(parameters) if proximal else parameters
+        self._optimizer = optimizer(recipe, parameters)
+        self._rate, self._pull = flat.new_zeros(size, 1), flat.new_zeros(size, 1)
+        self._rows = torch.zeros(size, room, dtype=torch.int64, device=device)
+        self._num_steps = torch.zeros(size, dtype=torch.int64, device=device)
+        self._losses = flat.new_zeros(epoch + 1, size, room)
+        self._step = torch.zeros(1, dtype=torch.int64, device=device)
+        self._seen: set[Shape] = set()
+        self._recordings: dict[Shape, torch.cuda.CUDAGraph] = {}
+        self._records = flat.is_cuda
+        self._pool = torch.cuda.graph_pool_handle() if flat.is_cuda else None
+
+    def train(self, tasks: Sequence[Task], table: Table, shapes: Sequence[Shape]) -> Trained:
+        """Start the tasks' training; on a GPU this returns long before it is done."""
+        with self._in_own_stream():
+            self._load(tasks, table)
+            for rows, shape in zip(table.rows, shapes, strict=False):
+                self._rows[: len(tasks)].copy_(rows)
+                self._advance(shape)
+            weights = [self._weights[k].clone() for k in range(len(tasks))]
+            return Trained(tasks, weights, self._said(len(tasks), table))
+
+    def holds(self, num: int, room: int, epoch: int, *, proximal: bool) -> bool:
+        """Is there room for so many clients, with so many samples and steps?"""
+        fits = num <= len(self._rows) and epoch < len(self._losses)
+        return fits and room == self._rows.shape[1] and proximal <= self._proximal
+
+    def join(self) -> None:
+        """What the device does next comes after all this."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._weights.device).wait_stream(self._stream)
+
+    def _in_own_stream(self) -> AbstractContextManager[object]:
+        if self._stream is None:
+            return nullcontext()
+        self._stream.wait_stream(torch.cuda.current_stream(self._weights.device))
+        return torch.cuda.stream(self._stream)
+
+    def _load(self, tasks: Sequence[Task], table: Table) -> None:
+        num = len(tasks)
+        torch.stack([task.weights.flat for task in tasks], out=self._weights[:num])
+        if self._proximal:
+            self._start[:num].copy_(self._weights[:num, : self._num_parameters])
+        plans = [(t.plan.learning_rate, t.plan.learning_rate * t.plan.proximal) for t in tasks]
+        rates = torch.tensor(plans, dtype=self._rate.dtype).to(self._rate.device)
+        self._rate[:num], self._pull[:num] = rates[:, :1], rates[:, 1:]
+        self._num_steps.zero_()
+        self._num_steps[:num] = table.num_steps
+        self._rows.fill_(-1)
+        self._step.zero_()
+        self._optimizer.reset()
+
+    def _advance(self, shape: Shape) -> None:
+        """Do a step: directly the first time, which warms up what it needs, then recorded."""
+        if self._stream is None or not self._records or shape not in self._seen:
+            self._seen.add(shape)
+            self._do_step(*shape)
+            return
+        if shape not in self._recordings:
+            self._record(shape)
+        if shape in self._recordings:
+            self._recordings[shape].replay()
+        else:
+            self._do_step(*shape)
+
+    def _record(self, shape: Shape) -> None:
+        # Not `torch.cuda.graph`, which collects garbage and empties the cache each time.
+        recording = torch.cuda.CUDAGraph()
+        recording.capture_begin(self._pool)
+        try:
+            self._do_step(*shape)
+            recording.capture_end()
+        except torch.OutOfMemoryError:
+            with suppress(RuntimeError):
+                recording.capture_end()
+            raise
+        except RuntimeError as error:
+            with suppress(RuntimeError):
+                recording.capture_end()
+            self._records = False
+            log.warning("a step of this model cannot be recorded, so it is slower: %s", error)
+            return
+        self._recordings[shape] = recording
+
+    def _do_step(self, width: int, room: int) -> None:
+        rows = self._rows[:width, :room]
+        there, rows = rows >= 0, rows.clamp(min=0)
+        inputs, targets = (part[rows] for part in self._samples)
+        done = self._gradients(self._weights[:width], inputs, targets, there)
+        self._move(width, done)
+        kept = self._step.clamp(max=len(self._losses) - 1)  # beyond the first epoch: for nobody
+        self._losses[:, :width, :room].index_copy_(0, kept, done.losses[None])
+        self._step += 1
+
+    def _move(self, width: int, done: Pass) -> None:
+        """Everybody moves whose task has such a step; the others only stand beside."""
+        weights = self._weights[:width]
+        parameters, buffers = weights.tensor_split([self._num_parameters], dim=1)
+        goes_on = self._step < self._num_steps[:width, None]
+        rate, gradients = self._rate[:width] * goes_on, done.gradients
+        if self._gradients.frozen is not None:
+            rate = rate * ~self._gradients.frozen
+        if self._clip_norm is not None:
+            gradients = clipped(gradients, self._clip_norm)
+        if self._proximal:  # FedProx, as in the sequential trainer: taken before, applied beside
+            pull = (parameters - self._start[:width]) * self._pull[:width] * goes_on
+        self._optimizer.move(parameters, gradients, rate, self._step + 1)
+        if self._proximal:
+            parameters -= pull
+        if buffers.shape[1]:
+            buffers.copy_(torch.where(goes_on, done.buffers, buffers))
+
+    def _said(self, num: int, table: Table) -> torch.Tensor:
+        """Sum, sum of squares and number of each client's first-epoch losses, and its steps."""
+        most = min(len(table.rows), len(self._losses) - 1)
+        step = torch.arange(most, device=self._losses.device)[:, None, None]
+        counted = (table.rows[:most] >= 0) & (step < table.per_epoch[:, None])
+        losses = torch.where(counted, self._losses[:most, :num].double(), 0.0)
+        sums = torch.stack([losses, losses.square(), counted]).sum(dim=(1, 3))
+        return torch.cat([sums, table.num_steps[None]])

@@ -1,0 +1,330 @@
+"""Tasks side by side, in one-thread worker processes that run the sequential trainer's own code.
+
+Every worker has a slot of shared memory. The weights to start from are put there and the result
+comes back in their place, so only small messages go over its pipe. Workers hold nothing that must
+be given back: to kill one is always right, and none outlives the process that started it.
+
+Where it is safe (Linux) workers are forked, so models and losses may be anything and the data is
+never copied. Elsewhere they are spawned, and the model and the loss must be picklable.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import multiprocessing
+import pickle
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import TypeAlias
+
+import torch
+from torch import nn
+
+from pisces.data.federated import FederatedData
+from pisces.errors import ConfigError, RunError
+from pisces.models.flat import flatten
+from pisces.train.base import Loss, Outcome, Recipe, Trainer
+from pisces.train.sequential import SequentialTrainer
+from pisces.train.tuning import born_deaf, can_fork, settle_worker
+from pisces.types import Plan, Report, Task, Weights
+
+log = logging.getLogger("pisces")
+
+_MAX_DEATHS = 3  # a task that has ended so many workers would end the next one too
+
+
+# --- what goes over the pipes ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A task whose weights lie in the slot."""
+
+    id: int
+    client: int
+    plan: Plan
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The order is carried out; the result lies in the slot."""
+
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """Training raised an error."""
+
+    error: Exception
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A line for the log."""
+
+    level: int
+    text: str
+
+
+_Message: TypeAlias = _Done | _Raised | _Said
+
+
+# --- the parent's side ----------------------------------------------------------------------------
+
+
+class PoolTrainer(Trainer):
+    """Trains like `SequentialTrainer`, bit by bit, on up to `workers` CPU cores at once."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: FederatedData,
+        loss: Loss,
+        recipe: Recipe | None = None,
+        *,
+        workers: int,
+    ) -> None:
+        if workers < 1:
+            raise ConfigError(f"workers: must be at least 1, not {workers}")
+        if multiprocessing.current_process().daemon:
+            raise ConfigError(
+                "workers: a daemonic process (one of a multiprocessing.Pool, perhaps) may not "
+                "start others: set workers = 1, or run in a process that is not daemonic"
+            )
+        self._max_workers = workers
+        self._parts = _Parts(model, data, loss, recipe)
+        self._num_examples = data.num_examples
+        self._weights = flatten(model)
+        self._workers: list[_Worker] = []
+        self._heard: set[str] = set()
+        self._call = object()
+
+    def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        """Train the tasks, the longest first; each outcome comes as soon as it is there."""
+        self._end_busy()  # an earlier call may have been given up
+        self._call = call = object()
+        todo = sorted(tasks, key=self._num_samples)
+        deaths: Counter[int] = Counter()
+        try:
+            self._hand_out(todo)
+            while busy := {w.pipe: w for w in self._workers if w.task}:
+                for pipe in wait(list(busy)):
+                    outcome = self._hear(busy[pipe], todo, deaths)  # type: ignore[index]
+                    self._hand_out(todo)
+                    if outcome is not None:
+                        yield outcome
+                    if self._call is not call:
+                        raise RuntimeError("train was called again before this call had ended")
+        finally:
+            if self._call is call:
+                self._end_busy()
+
+    def close(self) -> None:
+        """End all workers."""
+        self._end(self._workers)
+
+    def _num_samples(self, task: Task) -> int:
+        plan = task.plan
+        num = int(self._num_examples[task.client]) * plan.epochs
+        return num if plan.max_steps is None else min(num, plan.max_steps * plan.batch_size)
+
+    def _hand_out(self, todo: list[Task]) -> None:
+        """Keep every worker busy, with the last (longest) tasks first."""
+        while todo and (worker := self._free_worker()):
+            worker.give(todo.pop())
+
+    def _free_worker(self) -> _Worker | None:
+        for worker in self._workers:
+            if worker.task is None:
+                return worker
+        if len(self._workers) == self._max_workers:
+            return None
+        with born_deaf():  # so that nothing comes between its birth and its place in the list
+            others = [worker.pipe for worker in self._workers]
+            self._workers.append(_Worker(self._parts, self._weights, others))
+            return self._workers[-1]
+
+    def _hear(self, worker: _Worker, todo: list[Task], deaths: Counter[int]) -> Outcome | None:
+        """Take what a worker has to say."""
+        match worker.hear():
+            case _Done(report):
+                return worker.hand_over(report)
+            case _Raised(error, text):
+                error.add_note(f"It was raised in a worker process:\n\n{text}")
+                raise error
+            case _Said(level, text):
+                if text not in self._heard:  # every worker says it
+                    self._heard.add(text)
+                    log.log(level, text)
+            case None:
+                todo.append(self._mourn(worker, deaths))
+        return None
+
+    def _mourn(self, worker: _Worker, deaths: Counter[int]) -> Task:
+        """The task of a worker that died, if it can be tried again."""
+        task = worker.task
+        assert task is not None
+        self._end([worker])
+        deaths[task.id] += 1
+        how = f"died (exit code {worker.exit_code}) while training client {task.client}"
+        log.warning("a worker process %s", how)
+        if deaths[task.id] == _MAX_DEATHS:
+            raise RunError(
+                f"{_MAX_DEATHS} worker processes in a row {how}, perhaps for lack of memory: try "
+                "fewer workers"
+            )
+        return task
+
+    def _end_busy(self) -> None:
+        self._end([worker for worker in self._workers if worker.task])
+
+    def _end(self, workers: Iterable[_Worker]) -> None:
+        for worker in list(workers):
+            worker.end()
+            self._workers.remove(worker)
+
+
+class _Worker:
+    """A worker process as its parent sees it; it is free while it has no task."""
+
+    def __init__(self, parts: _Parts, like: Weights, others: Sequence[Connection]) -> None:
+        fork = can_fork()
+        context = multiprocessing.get_context("fork" if fork else "spawn")
+        self.task: Task | None = None
+        self._slot = Weights(_unnamed(like.flat) if fork else _named(like.flat), like.layout)
+        self.pipe, theirs = context.Pipe()
+        inherited = [*others, self.pipe] if fork else []
+        self._process = context.Process(  # type: ignore[attr-defined]
+            target=_work, args=(theirs, self._slot, parts, inherited), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    def give(self, task: Task) -> None:
+        """Have it train the task."""
+        self.task = task
+        self._slot.flat.copy_(task.weights.flat)
+        with suppress(OSError):  # it is dead; whoever listens to it will know
+            self.pipe.send(_Order(task.id, task.client, task.plan, task.seed))
+
+    def hear(self) -> _Message | None:
+        """Its next message; None if it died."""
+        try:
+            message: _Message = self.pipe.recv()
+        except (EOFError, OSError):
+            return None
+        return message
+
+    def hand_over(self, report: Report) -> Outcome:
+        """What it made of its task; from now on it is free."""
+        assert self.task is not None
+        weights = Weights(self._slot.flat.clone(), self.task.weights.layout)
+        outcome = Outcome(self.task.id, weights, report)
+        self.task = None
+        return outcome
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; minus the number of the signal that killed it."""
+        code: int | None = self._process.exitcode
+        return code
+
+    def end(self) -> None:
+        """Kill and bury it."""
+        self._process.kill()
+        self._process.join()
+        self.pipe.close()
+
+
+def _unnamed(flat: torch.Tensor) -> torch.Tensor:
+    """Memory for such a vector that forked processes share: nothing to clean up, no size limit."""
+    block = mmap.mmap(-1, max(flat.nbytes, 1))
+    return torch.frombuffer(block, dtype=flat.dtype, count=flat.numel())
+
+
+def _named(flat: torch.Tensor) -> torch.Tensor:
+    """Memory for such a vector that can be sent to a spawned process."""
+    shared: torch.Tensor = torch.zeros_like(flat).share_memory_()  # type: ignore[no-untyped-call]
+    return shared
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Parts:
+    """What a trainer is made of."""
+
+    model: nn.Module
+    data: FederatedData
+    loss: Loss
+    recipe: Recipe | None
+
+    def __reduce__(self) -> tuple[Callable[..., _Parts], tuple[object, ...]]:
+        """Sent to a spawned worker, the data's tensors are shared; the model must be its own."""
+        model, loss = _pickled("model", self.model), _pickled("loss", self.loss)
+        return _received, (model, self.data, loss, self.recipe)
+
+
+def _received(model: bytes, data: FederatedData, loss: bytes, recipe: Recipe | None) -> _Parts:
+    return _Parts(pickle.loads(model), data, pickle.loads(loss), recipe)
+
+
+def _pickled(name: str, thing: object) -> bytes:
+    try:
+        return pickle.dumps(thing)
+    except Exception as error:
+        raise ConfigError(
+            f"workers: the {name} cannot be sent to worker processes ({error}): build it of "
+            "classes and functions at the top of a module, or set workers = 1"
+        ) from error
+
+
+# --- in the workers -------------------------------------------------------------------------------
+
+
+def _work(pipe: Connection, slot: Weights, parts: _Parts, inherited: Sequence[Connection]) -> None:
+    """Carry out orders until the parent lets go of the pipe, or dies."""
+    settle_worker()
+    for end in inherited:  # or the parent could not let go of them
+        end.close()
+    log.handlers, log.propagate = [_Telling(pipe)], False
+    trainer = SequentialTrainer(parts.model, parts.data, parts.loss, parts.recipe)
+    with suppress(EOFError, OSError):
+        while True:
+            pipe.send(_carry_out(pipe.recv(), slot, trainer))
+
+
+class _Telling(logging.Handler):
+    """Passes what is logged on to the parent."""
+
+    def __init__(self, pipe: Connection) -> None:
+        super().__init__()
+        self._pipe = pipe
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._pipe.send(_Said(record.levelno, record.getMessage()))
+
+
+def _carry_out(order: _Order, slot: Weights, trainer: SequentialTrainer) -> _Message:
+    task = Task(order.id, order.client, 0, slot, order.plan, order.seed)
+    try:
+        (outcome,) = trainer.train([task])
+    except Exception as error:
+        return _Raised(_portable(error), "".join(traceback.format_exception(error)))
+    slot.flat.copy_(outcome.weights.flat)
+    return _Done(outcome.report)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself, if it survives pickling."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
