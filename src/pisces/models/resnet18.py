@@ -1,4 +1,4 @@
-"""ResNet-18 for small images (He et al., "Deep Residual Learning for Image Recognition", CVPR 2016).
+"""ResNet-18 (He et al., "Deep Residual Learning for Image Recognition", CVPR 2016), small images.
 
 Differs from the paper: the stem is one 3 x 3 convolution without pooling, as is usual for CIFAR.
 """

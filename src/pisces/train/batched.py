@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -26,12 +27,13 @@ from pisces.train.gradients import Precision
 from pisces.train.group import Group, Shape
 from pisces.train.probe import CannotBatchError, Way, choose
 from pisces.train.sequential import SequentialTrainer
-from pisces.train.shuffle import Rows, Table, batch_sizes, num_steps, table
+from pisces.train.shuffle import Rows, batch_sizes, num_steps, table
 from pisces.types import Task
 
 log = logging.getLogger("pisces")
 
-_LANES_ALONE = 3  # clients of a large model beside each other; more only crowd each other
+# Clients of a large model beside each other; more only crowd each other out.
+_LANES_ALONE: dict[Precision, int] = {"float32": 2, "bf16": 4}
 _MEMORY_SHARE = 0.4  # of what is free: a step needs its memory twice, once before it is recorded
 
 
@@ -90,7 +92,7 @@ class BatchedTrainer(Trainer):
             )
             return
         if not way.stacks:
-            self._max_group, self._num_lanes = 1, self._num_lanes or _LANES_ALONE
+            self._max_group, self._num_lanes = 1, self._num_lanes or _LANES_ALONE[self._precision]
             return
         self._num_lanes = self._num_lanes or 1
         if way.bytes_per_client is not None:
@@ -187,14 +189,17 @@ def width_for(num: int) -> int:
 
 
 def pack(num_steps: Sequence[int], num_lanes: int, max_group: int) -> list[slice]:
-    """Cut tasks, longest first, into groups of like length and about equal work."""
-    num = len(num_steps)
-    work = np.cumsum(np.maximum(num_steps, 1))
-    num_groups = max(min(num_lanes, num), -(-num // max_group))
-    shares = work[-1] * np.arange(1, num_groups) / num_groups
-    cuts = np.unique([0, *np.searchsorted(work, shares, side="left") + 1, num])
+    """Cut tasks, longest first, into groups of like length: one per lane if they are few enough.
+
+    Lanes are given about equal work.
+    """
+    num, num_groups = len(num_steps), -(-len(num_steps) // max_group)
+    cuts = np.linspace(0, num, num_groups + 1).astype(int)
+    if num_groups < num_lanes:
+        work = np.cumsum(np.maximum(num_steps, 1))
+        shares = work[-1] * np.arange(1, num_lanes) / num_lanes
+        cuts = np.unique([0, *np.searchsorted(work, shares) + 1, num])
     pieces = [
-        np.linspace(a, b, -(-(b - a) // max_group) + 1).astype(int)
-        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+        np.linspace(a, b, -(-(b - a) // max_group) + 1).astype(int) for a, b in pairwise(cuts)
     ]
-    return [slice(int(a), int(b)) for p in pieces for a, b in zip(p[:-1], p[1:], strict=True)]
+    return [slice(int(a), int(b)) for piece in pieces for a, b in pairwise(piece)]

@@ -1,8 +1,8 @@
 """Convolution and pooling of many clients at once on a GPU, written in Triton.
 
-Libraries have kernels for one model over many samples, or for many groups of channels; a federation
-has many small models over few samples each. These do a whole group of clients in one launch, straight
-from the images (no patches are written to memory), and always add up in the same order.
+Libraries have kernels for one model over many samples, or for many groups of channels; a
+federation has many small models over few samples each. These do a whole group of clients in one
+launch, straight from the images (no patches are written to memory), and add up in a fixed order.
 
 Tensors are stacked: images (clients, samples, channels, height, width), kernels (clients, outputs,
 channels, height, width), in float32 or bfloat16; sums are in float32.
@@ -16,10 +16,10 @@ import triton.language as tl
 
 Pair = tuple[int, int]
 
-_THREADS = 128  # of a program
-_TILE = 2 * _THREADS  # positions of an image that a program works on
-_SUMS = 8  # outputs a thread adds up gradients for, each with a line of a kernel
-_SPLITS = 16  # parts in which a kernel's gradient is added up, to have work for the whole GPU
+_TILE = 256  # positions of an image that a program works on, two for each of its threads
+_WARP = 32  # positions at a time where gradients are added up: then no thread waits for another
+_SUMS = 16  # outputs a thread adds up gradients for, each with a line of a kernel
+_LINES = 128  # work is split until a client has this many programs, to keep the whole GPU busy
 
 
 def can_take(images: torch.Tensor) -> bool:
@@ -75,17 +75,19 @@ def kernel_gradient(
     channels, height, width = images.shape[2:]
     products = channels * size[0] * size[1]
     across = min(_SUMS, _across(outputs))
-    turns = triton.cdiv(num * rows * columns, _THREADS)
-    splits = min(turns, _SPLITS)
+    turns = triton.cdiv(num * rows * columns, _WARP)
+    lines = channels * size[0]
+    splits = min(turns, triton.cdiv(_LINES, lines))
     partial = torch.empty(
         splits, clients, outputs, products + 1, dtype=torch.float32, device=images.device
     )
-    grid = (splits * channels * size[0], clients, triton.cdiv(outputs, across))
+    grid = (splits * lines, clients, triton.cdiv(outputs, across))
     _kernel_gradient[grid](
         gradient.contiguous(), images.contiguous(), partial,
         num, channels, height, width, outputs, rows, columns,
-        splits, triton.cdiv(turns, splits) * _THREADS,
-        *size, *stride, *pad, _THREADS, across, triton.next_power_of_2(size[1] + 1),
+        splits, triton.cdiv(turns, splits) * _WARP,
+        *size, *stride, *pad, _WARP, across, triton.next_power_of_2(size[1] + 1),
+        num_warps=1,
     )  # fmt: skip
     whole = partial.sum(dim=0).to(images.dtype)
     return whole[..., :-1].unflatten(2, (channels, *size)), whole[..., -1]
@@ -100,7 +102,8 @@ def pool(images: torch.Tensor, size: Pair) -> tuple[torch.Tensor, torch.Tensor]:
     block = 512
     grid = (triton.cdiv(largest.numel(), block),)
     _pool[grid](
-        images.contiguous(), largest, which, largest.numel(), height, width, rows, columns, *size, block
+        images.contiguous(), largest, which, largest.numel(),
+        height, width, rows, columns, *size, block,
     )  # fmt: skip
     return largest, which
 
@@ -129,7 +132,7 @@ def _out(size: int, kernel: int, stride: int, pad: int) -> int:
 
 def _across(channels: int) -> int:
     """Channels a program works on: a thread adds up one number for each."""
-    return min(16, triton.next_power_of_2(channels))
+    return min(16, int(triton.next_power_of_2(channels)))
 
 
 def _rowwise(stacked: torch.Tensor) -> torch.Tensor:

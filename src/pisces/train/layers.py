@@ -29,7 +29,7 @@ def stackable(model: nn.Module) -> tuple[nn.Module, dict[str, MaskedBatchNorm]]:
             layer.__class__ = StackedMaxPool2d
         elif type(layer) in _BATCH_NORMS:
             layer.__class__ = MaskedBatchNorm
-            norms[name] = layer  # type: ignore[assignment]
+            norms[name] = layer
     return model, norms
 
 

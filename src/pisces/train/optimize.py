@@ -41,7 +41,7 @@ def optimizer(recipe: Recipe, like: torch.Tensor) -> Optimizer:
 
 def clipped(gradients: torch.Tensor, norm: float) -> torch.Tensor:
     """Gradients with no row longer than `norm`; the rule of `nn.utils.clip_grad_norm_`."""
-    length = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
+    length: torch.Tensor = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
     return gradients * (norm / (length + 1e-6)).clamp(max=1.0)
 
 
@@ -60,7 +60,8 @@ class _SGD(Optimizer):
         if self._weight_decay:
             gradients = gradients.add(rows, alpha=self._weight_decay)
         if self._velocity is not None:
-            gradients = self._velocity[: len(rows)].mul_(self._momentum).add_(gradients)
+            velocity = self._velocity[: len(rows)]
+            gradients = torch.add(gradients, velocity, alpha=self._momentum, out=velocity)
         rows.addcmul_(gradients, rate, value=-1.0)
 
 

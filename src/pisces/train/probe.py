@@ -1,4 +1,4 @@
-"""Which way of training a model at once is right for it? Found out by trying, before a run begins."""
+"""Which way of training many clients at once suits a model? Found out by trying it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _random_state(device: torch.device) -> torch.Tensor:
 def _flop(model: nn.Module, samples: Samples, num: int) -> float:
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(_few(samples, 2)[0])
-    return counter.get_total_flops() / 2 * num
+    return float(counter.get_total_flops()) / 2 * num
 
 
 def _problem_with_stacking(model: nn.Module, loss: Loss, samples: Samples) -> str | None:
@@ -107,12 +107,12 @@ def _compare(model: nn.Module, loss: Loss, samples: Samples) -> str | None:
     weights = flatten(model)
     rows = torch.stack([weights.flat, weights.flat * 0.9])
     there = torch.tensor([[True] * 3 + [False], [True] * 2 + [False] * 2], device=inputs.device)
-    both = [part[None].expand(2, *part.shape) for part in (inputs, targets)]
-    together = Stacked(model, loss, weights.layout)(rows.clone(), *both, there)
+    inputs, targets = (part.expand(2, *part.shape) for part in (inputs, targets))
+    together = Stacked(model, loss, weights.layout)(rows, inputs, targets, there)
     for k, num in enumerate((3, 2)):
-        batch = [part[k : k + 1, :num] for part in both]
+        one, batch = slice(k, k + 1), (slice(k, k + 1), slice(num))
         alone = Alone(model, loss, weights.layout)(
-            rows[k : k + 1].clone(), *batch, there[k : k + 1, :num]
+            rows[one], inputs[batch], targets[batch], there[batch]
         )
         if not _agree(together, alone, k, num):
             return "a sample's result depends on others in its batch"

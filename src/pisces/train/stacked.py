@@ -8,7 +8,6 @@ patches of its image.
 from __future__ import annotations
 
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,7 +21,8 @@ def convolve(
 ) -> torch.Tensor:
     """`conv2d` of one client's images."""
     if _has_kernels_for(images):
-        return _Convolve.apply(images, kernels, bias, stride, pad)  # type: ignore[no-any-return]
+        convolved: torch.Tensor = _Convolve.apply(images, kernels, bias, stride, pad)
+        return convolved
     if pad != (0, 0):
         images = functional.pad(images, (pad[1], pad[1], pad[0], pad[0]))
     patches = _Patches.apply(images, (kernels.shape[2], kernels.shape[3]), stride)
@@ -33,18 +33,20 @@ def convolve(
     outputs = torch.bmm(patches.flatten(1, 2), weights)
     if bias is not None:
         outputs = outputs + bias
-    return outputs.view(num, rows, columns, len(kernels)).movedim(-1, 1)
+    return outputs.view(num, rows, columns, len(kernels)).movedim(-1, 1).contiguous()
 
 
 def max_pool(images: torch.Tensor, size: Pair) -> torch.Tensor:
     """The largest pixel of each window, side by side."""
     if _has_kernels_for(images):
-        return _MaxPool.apply(images, size)[0]  # type: ignore[no-any-return]
+        largest: torch.Tensor = _MaxPool.apply(images, size)[0]
+        return largest
     return functional.max_pool2d(images, size)
 
 
 @cache
-def _kernels() -> ModuleType | None:
+def _kernels() -> Any:
+    """The module of kernels, or nothing."""
     try:
         from pisces.train import kernels
     except ImportError:  # no Triton here
@@ -54,7 +56,7 @@ def _kernels() -> ModuleType | None:
 
 def _has_kernels_for(images: torch.Tensor) -> bool:
     kernels = _kernels()
-    return kernels is not None and kernels.can_take(images)
+    return kernels is not None and bool(kernels.can_take(images))
 
 
 def _stacked(info: Any, in_dims: Any, *tensors: Any) -> list[Any]:

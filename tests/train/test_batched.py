@@ -1,0 +1,370 @@
+"""The batched trainer against the sequential one: every model, optimiser and shape of a federation.
+
+In float64, so that a wrong formula cannot hide behind rounding. Everything runs on a GPU too, where
+there is one.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from pisces.build import cross_entropy
+from pisces.data.federated import FederatedData
+from pisces.models.cnn import small_cnn
+from pisces.models.flat import flatten
+from pisces.models.lenet5 import lenet5
+from pisces.models.mlp import mlp
+from pisces.models.resnet18 import Block
+from pisces.train import batched, probe
+from pisces.train.base import Outcome, Recipe, Trainer
+from pisces.train.batched import BatchedTrainer, pack, width_for
+from pisces.train.sequential import SequentialTrainer
+from pisces.types import Plan, Task, Weights
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+
+SIZES = (6, 12, 33, 9, 1, 2, 17)  # 33 and 9: with batches of 4 or 32 a last single sample joins
+Shape = tuple[int, ...]
+
+
+class Tied(nn.Module):
+    """Two names for one weight, one parameter that is not trained, and a scalar."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.second.weight = self.first.weight
+        self.last = nn.Linear(6, 3)
+        self.last.bias.requires_grad_(False)
+        self.scale = nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(self.second(torch.tanh(self.first(inputs))))
+        return self.last(hidden) * self.scale
+
+
+class Centred(nn.Module):
+    """A sample's output depends on the others in its batch, and no layer says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.linear(inputs - inputs.mean(dim=0))
+
+
+def residual(make_norm: Callable[[int], nn.Module]) -> nn.Module:
+    """Two blocks of a ResNet, narrow."""
+    blocks = Block(3, 4, 1, make_norm), Block(4, 6, 2, make_norm)
+    return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3))
+
+
+MODELS: dict[str, tuple[Shape, Callable[[], nn.Module]]] = {
+    "mlp": ((6,), lambda: mlp((6,), 3, (8,))),
+    "small_cnn": ((1, 8, 8), lambda: small_cnn((1, 8, 8), 3)),
+    "lenet5": ((1, 14, 14), lambda: lenet5((1, 14, 14), 3)),
+    "batch norm": (
+        (2, 6, 5),
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, (3, 2), stride=(2, 1), padding=(1, 0), bias=False),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(48, 3),
+        ),
+    ),
+    "batch norm without statistics": (
+        (6, 4),
+        lambda: nn.Sequential(
+            nn.BatchNorm1d(6, affine=False, track_running_stats=False),
+            nn.Flatten(),
+            nn.Linear(24, 3),
+        ),
+    ),
+    "group norm": (
+        (1, 8, 8),
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3),
+            nn.GroupNorm(2, 4),
+            nn.MaxPool2d(3, stride=2),
+            nn.Flatten(),
+            nn.LayerNorm(16),
+            nn.Linear(16, 3),
+        ),
+    ),
+    "residual, batch norm": ((3, 5, 5), lambda: residual(nn.BatchNorm2d)),
+    "residual, group norm": ((3, 5, 5), lambda: residual(lambda width: nn.GroupNorm(2, width))),
+    "tied and frozen": ((6,), Tied),
+    "across samples": ((6,), Centred),
+}
+RECIPES = {
+    "sgd": Recipe(),
+    "sgd, everything": Recipe(momentum=0.9, weight_decay=1e-2, clip_norm=0.5),
+    "adam": Recipe("adam", weight_decay=1e-2),
+    "adamw": Recipe("adamw", weight_decay=1e-2),
+}
+
+
+def federation(shape: Shape, sizes: Sequence[int] = SIZES) -> FederatedData:
+    """Clients of these sizes with three classes, in float64."""
+    rng = torch.Generator().manual_seed(1)
+    clients = [
+        (torch.randn(n, *shape, generator=rng).double(), torch.randint(3, (n,), generator=rng))
+        for n in sizes
+    ]
+    return FederatedData.from_clients(clients, clients[0])
+
+
+def a_model(name: str) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        return MODELS[name][1]().double()
+
+
+def tasks_for(model: nn.Module, num: int = len(SIZES), device: str = "cpu") -> list[Task]:
+    """A task per client, each from its own weights and by its own plan."""
+    start = flatten(model.to(device))
+    plans = [
+        Plan(1 + i % 3, (4, 32)[i % 2], 0.05 / (1 + i), proximal=0.1 * (i % 2)) for i in range(num)
+    ]
+    plans[3 % num] = replace(plans[3 % num], max_steps=2)
+    plans[-1] = replace(plans[-1], max_steps=0)
+    starts = [Weights(start.flat * (1 + i / 50), start.layout) for i in range(num)]
+    return [Task(10 + i, i, i, starts[i], plans[i], seed=100 + i) for i in range(num)]
+
+
+def trained(trainer: Trainer, tasks: Sequence[Task]) -> dict[int, Outcome]:
+    return {outcome.task_id: outcome for outcome in trainer.train(tasks)}
+
+
+def assert_alike(some: dict[int, Outcome], others: dict[int, Outcome]) -> None:
+    assert some.keys() == others.keys()
+    for task_id, one in some.items():
+        other = others[task_id]
+        torch.testing.assert_close(one.weights.flat, other.weights.flat, rtol=1e-8, atol=1e-10)
+        assert one.weights.layout == other.weights.layout
+        assert one.report.num_examples == other.report.num_examples
+        assert one.report.num_steps == other.report.num_steps
+        assert one.report.loss == pytest.approx(other.report.loss)
+        assert one.report.loss_rms == pytest.approx(other.report.loss_rms)
+
+
+@on_every_device
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("name", MODELS)
+def test_batched_equals_sequential(name: str, recipe: str, device: str) -> None:
+    model, data = a_model(name), federation(MODELS[name][0])
+    parts = (data, cross_entropy, RECIPES[recipe], device)
+    tasks = tasks_for(model, device=device)
+    one_by_one = SequentialTrainer(copy.deepcopy(model), *parts)
+    at_once = BatchedTrainer(model, *parts)
+    expected = trained(one_by_one, tasks)
+    for _ in range(3 if device == "cuda" else 1):  # directly, recorded, replayed
+        assert_alike(trained(at_once, tasks), expected)
+
+
+@pytest.mark.parametrize("name", ["lenet5", "batch norm", "across samples"])
+@pytest.mark.parametrize("max_group", [1, 2, 3])
+@pytest.mark.parametrize("num_lanes", [1, 2])
+def test_grouping_changes_nothing(name: str, max_group: int, num_lanes: int) -> None:
+    model, data = a_model(name), federation(MODELS[name][0])
+    tasks = tasks_for(model)
+    parts = (data, cross_entropy, RECIPES["sgd, everything"])
+    whole = trained(BatchedTrainer(model, *parts), tasks)
+    small = BatchedTrainer(model, *parts, max_group=max_group, num_lanes=num_lanes)
+    assert_alike(trained(small, tasks), whole)
+    assert_alike(trained(small, tasks[2:4]), {t.id: whole[t.id] for t in tasks[2:4]})
+    assert_alike(trained(small, tasks[::-1]), whole)
+
+
+def test_a_large_model_trains_one_client_to_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data = a_model("batch norm"), federation(MODELS["batch norm"][0])
+    tasks = tasks_for(model)
+    expected = trained(SequentialTrainer(copy.deepcopy(model), data, cross_entropy), tasks)
+    monkeypatch.setattr(probe, "LARGE_STEP_FLOP", 0.0)
+    way = probe.choose(model, cross_entropy, (data.inputs, data.targets), 4)
+    assert not way.stacks
+    assert_alike(trained(BatchedTrainer(model, data, cross_entropy), tasks), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "stacks"), [("lenet5", True), ("batch norm", True), ("across samples", False)]
+)
+def test_the_way_is_found_by_trying(name: str, stacks: bool) -> None:
+    model, data = a_model(name), federation(MODELS[name][0])
+    way = probe.choose(model, cross_entropy, (data.inputs, data.targets), 4)
+    assert way.stacks is stacks
+
+
+def with_dropout() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double()
+
+
+def mean_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(outputs, targets)
+
+
+@pytest.mark.parametrize(
+    ("make", "loss", "why"),
+    [
+        (with_dropout, cross_entropy, "random numbers"),
+        (lambda: a_model("mlp"), mean_loss, "one value per batch"),
+    ],
+)
+def test_what_cannot_be_batched_is_trained_one_by_one_and_said_once(
+    make: Callable[[], nn.Module],
+    loss: Callable[..., torch.Tensor],
+    why: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model, data = make(), federation((6,))
+    tasks = tasks_for(model)
+    expected = trained(SequentialTrainer(copy.deepcopy(model), data, loss), tasks)
+    caplog.clear()
+    trainer = BatchedTrainer(model, data, loss)
+    with caplog.at_level(logging.WARNING, "pisces"):
+        assert_alike(trained(trainer, tasks), expected)
+        assert_alike(trained(trainer, tasks), expected)
+    said = [r.getMessage() for r in caplog.records if "one after the other" in r.getMessage()]
+    assert len(said) == 1
+    assert why in said[0]
+
+
+def test_out_of_memory_halves_the_group_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data = a_model("mlp"), federation((6,))
+    tasks = tasks_for(model)
+    widths: list[int] = []
+
+    class Narrow(batched.Group):
+        """Memory for two clients at most."""
+
+        def __init__(self, *args: object, size: int, **rest: object) -> None:
+            widths.append(size)
+            if size > 2:
+                raise torch.OutOfMemoryError("no room")
+            super().__init__(*args, size=size, **rest)  # type: ignore[arg-type]
+
+    expected = trained(BatchedTrainer(model, data, cross_entropy), tasks)
+    monkeypatch.setattr(batched, "Group", Narrow)
+    trainer = BatchedTrainer(model, data, cross_entropy, max_group=8)
+    assert_alike(trained(trainer, tasks), expected)
+    assert widths == [8, 3, 1, 2]  # seven tasks in 8 places; 3 + 4; 1 + 2 + 2 + 2 in one lane
+    trainer = BatchedTrainer(model, data, cross_entropy, max_group=1, num_lanes=1)
+    monkeypatch.setattr(Narrow, "__init__", lambda *_, **__: _raise_out_of_memory())
+    with pytest.raises(torch.OutOfMemoryError):
+        trained(trainer, tasks)
+
+
+def _raise_out_of_memory() -> None:
+    raise torch.OutOfMemoryError("no room for a single client")
+
+
+def test_half_precision_is_near() -> None:
+    model, data = lenet5((1, 14, 14), 3), federation((1, 14, 14))
+    data = replace(data, inputs=data.inputs.float())
+    tasks = tasks_for(model)
+    exact = trained(BatchedTrainer(model, data, cross_entropy), tasks)
+    rough = trained(BatchedTrainer(model, data, cross_entropy, precision="bf16"), tasks)
+    for task in tasks[:-1]:
+        moved = exact[task.id].weights.flat - task.weights.flat
+        apart = rough[task.id].weights.flat - exact[task.id].weights.flat
+        assert rough[task.id].weights.flat.dtype == torch.float32
+        # bfloat16 has 8 bits: errors of some percent of the way, and never none at all
+        assert 0 < float(apart.norm() / moved.norm()) < 0.3
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", ["lenet5", "batch norm", "across samples"])
+def test_a_gpu_gives_the_same_bits_twice(name: str) -> None:
+    model, data = a_model(name).float().cuda(), federation(MODELS[name][0])
+    data = replace(data, inputs=data.inputs.float())
+    tasks = tasks_for(model, device="cuda")
+    runs = []
+    for _ in range(2):
+        trainer = BatchedTrainer(copy.deepcopy(model), data, cross_entropy, device="cuda")
+        runs.append([trained(trainer, tasks) for _ in range(3)][-1])
+    for task in tasks:
+        assert torch.equal(runs[0][task.id].weights.flat, runs[1][task.id].weights.flat)
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", ["small_cnn", "lenet5", "residual, group norm"])
+def test_a_gpu_in_float32_is_near_float64(name: str) -> None:
+    """The kernels for many small models are only used in float32: held to a float64 reference."""
+    model, data = a_model(name), federation(MODELS[name][0])
+    tasks = tasks_for(model)
+    exact = trained(SequentialTrainer(copy.deepcopy(model), data, cross_entropy), tasks)
+    single = model.float().cuda()
+    data32 = replace(data, inputs=data.inputs.float())
+    tasks32 = tasks_for(single, device="cuda")
+    done = trained(BatchedTrainer(single, data32, cross_entropy, device="cuda"), tasks32)
+    errors = []
+    for task in tasks[:-1]:
+        moved = exact[task.id].weights.flat - task.weights.flat
+        apart = done[task.id].weights.flat.cpu().double() - exact[task.id].weights.flat
+        errors.append(float(apart.norm() / moved.norm()))
+    # One pixel that wins a maximum by a rounding error moves a client more than rounding does.
+    assert sorted(errors)[len(errors) // 2] < 1e-4
+    assert max(errors) < 0.1
+
+
+@needs_gpu
+def test_real_memory_that_runs_out_is_survived() -> None:
+    torch.manual_seed(2)
+    model, data = mlp((6,), 3, (1500, 1500)).cuda(), federation((6,))
+    data = replace(data, inputs=data.inputs.float())
+    tasks = tasks_for(model, device="cuda")
+    expected = trained(BatchedTrainer(model, data, cross_entropy, device="cuda"), tasks)
+    trainer = BatchedTrainer(model, data, cross_entropy, device="cuda")
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    most = torch.cuda.memory_allocated() + (300 << 20)  # a client's 9 MB are needed a dozen times
+    torch.cuda.set_per_process_memory_fraction(most / total)
+    try:
+        done = trained(trainer, tasks)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert trainer._max_group < 7
+    for task in tasks:
+        torch.testing.assert_close(
+            done[task.id].weights.flat, expected[task.id].weights.flat, rtol=1e-3, atol=1e-5
+        )
+
+
+def test_groups_are_of_like_length_and_equal_work() -> None:
+    # 19 equal tasks in two lanes: 10 and 9
+    assert pack([5] * 19, 2, 256) == [slice(0, 10), slice(10, 19)]
+    # 100 + 50 of 215 steps are more than half: the two longest make a group
+    assert pack([100, 50, 20, 10, 5, 5, 5, 5, 5, 5], 2, 256) == [slice(0, 2), slice(2, 10)]
+    # no more than two to a group
+    assert [p.stop - p.start for p in pack([40, 9, 8, 7, 6, 5, 4], 2, 2)] == [1, 2, 2, 2]
+    # the short ones by themselves would be six: no more than four to a group
+    assert [p.stop - p.start for p in pack([99, 5, 5, 5, 5, 5, 5], 3, 4)] == [1, 3, 3]
+    assert pack([0], 2, 4) == [slice(0, 1)]
+    assert pack([3, 0, 0], 1, 4) == [slice(0, 3)]
+
+
+def test_widths_are_few_and_wide_enough() -> None:
+    assert [width_for(n) for n in (1, 2, 3, 4, 5, 7, 8, 9, 19, 33)] == [
+        1,
+        2,
+        3,
+        4,
+        6,
+        8,
+        8,
+        10,
+        20,
+        40,
+    ]
+    assert all(n <= width_for(n) <= max(n + 1, 1.25 * n) for n in range(1, 2000))
+    assert len({width_for(n) for n in range(1, 257)}) < 30
