@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long test-lowest lint clean
+.PHONY: demo test test-long test-lowest bench bench-gpu lint clean
 
 demo: $(VENV)/.installed  ## Pisces against FedBuff, Oort and FedAvg, in half a minute
 	$(BIN)/pisces demo
@@ -20,6 +20,16 @@ test-lowest: $(VENV)/.dev  ## the tests with the oldest libraries we claim to wo
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet --constraint constraints-lowest.txt --editable '.[dev]'
 	.venv-lowest/bin/python -m pytest --numprocesses 2 -m "not long"
+
+bench: $(VENV)/.dev  ## speed on this machine's cores, also beside peers: 20 minutes (PISCES_DATA: see README)
+	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/control.py
+	$(BIN)/python benchmarks/paper_mnist.py
+	PYTHON=$(PYTHON) sh benchmarks/peers/make_envs.sh
+	$(BIN)/python benchmarks/peers/compare.py
+
+bench-gpu: $(VENV)/.dev  ## speed on this machine's GPU
+	$(BIN)/python benchmarks/gpu.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -22,9 +22,8 @@ from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten
 from pisces.models.resnet18 import resnet18
 from pisces.simulation import run
-from pisces.train.base import Recipe, Trainer
+from pisces.train.base import Precision, Recipe, Trainer
 from pisces.train.batched import BatchedTrainer
-from pisces.train.gradients import Precision
 from pisces.train.sequential import SequentialTrainer
 from pisces.types import Plan, Task
 

@@ -36,10 +36,7 @@ from pisces.models.flat import flatten
 from pisces.policy import Policies
 from pisces.record.lines import Recorder
 from pisces.stop import Stop
-from pisces.train.base import Loss, Recipe, Trainer
-from pisces.train.batched import BatchedTrainer
-from pisces.train.gradients import Precision
-from pisces.train.pool import PoolTrainer
+from pisces.train.base import Loss, Precision, Recipe, Trainer
 from pisces.train.sequential import SequentialTrainer
 from pisces.types import Plan
 
@@ -56,6 +53,7 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 
 
 Backend = Literal["auto", "sequential", "pool", "batched"]
+TEST_BATCH = {False: 2048, True: 8192}  # by whether it is on a GPU, which likes large ones
 SHORTEST_TICK_S = 1e-3  # less is a mistake that would take for ever
 
 
@@ -134,7 +132,7 @@ class Simulation:
             )
 
     def _check_trainer(self) -> None:
-        device = _device(self.device)
+        device = device_of(self.device)
         known(self.backend, get_args(Backend), "train.backend")
         if self.backend == "pool" and device.type != "cpu":
             raise ConfigError(
@@ -151,8 +149,12 @@ class Simulation:
         parts = (self.model, self.data, self.loss, self.recipe)
         match self._backend(device):
             case "batched":
+                from pisces.train.batched import BatchedTrainer  # slow to import
+
                 return BatchedTrainer(*parts, device, precision=self.precision)
             case "pool":
+                from pisces.train.pool import PoolTrainer
+
                 return PoolTrainer(*parts, workers=self.workers or num_cores())
             case _:
                 return SequentialTrainer(*parts, device)
@@ -177,7 +179,7 @@ class Simulation:
 def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
     """A coordinator over a virtual executor."""
     s = simulation
-    device = _device(s.device)
+    device = device_of(s.device)
     trainer = s.trainer(device)
     weights = flatten(s.model)
     executor = VirtualExecutor(
@@ -194,6 +196,7 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
         s.data.test_targets.to(device),
         s.loss,
         s.metrics,
+        batch_size=TEST_BATCH[device.type == "cuda"],
     )
     return Coordinator(
         policies=s.policies,
@@ -226,7 +229,8 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _device(name: str) -> torch.device:
+def device_of(name: str) -> torch.device:
+    """The device of that name; `auto` is a GPU where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

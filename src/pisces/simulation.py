@@ -35,8 +35,7 @@ from pisces.record.summary import Tally, curve, metrics_of
 from pisces.record.writer import RunFolder
 from pisces.seeds import generator
 from pisces.stop import Stop
-from pisces.train.base import Loss, Recipe
-from pisces.train.gradients import Precision
+from pisces.train.base import Loss, Precision, Recipe
 from pisces.types import Plan
 
 Seconds = float | Sequence[float] | NDArray[np.float64]

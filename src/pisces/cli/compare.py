@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -66,7 +65,8 @@ def run_and_show(
     quiet: bool,
 ) -> None:
     """Make the runs, then show what came of them; exits with 130 if interrupted."""
-    runs, interrupted = run_all(jobs, min(num_workers or _num_cores(), len(jobs)), quiet=quiet)
+    num_workers = min(num_workers or _at_once(jobs[0]), len(jobs))
+    runs, interrupted = run_all(jobs, num_workers, quiet=quiet)
     if runs:
         first = runs[0]  # of the protocol named first, if it was begun at all
         metric = jobs[0].config.stop.metric
@@ -76,8 +76,9 @@ def run_and_show(
         raise typer.Exit(130)
 
 
-def _num_cores() -> int:
-    """How many this process may use, which in a container is less than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _at_once(job: Job) -> int:
+    """A run per core; on a GPU two, so that one trains while the other decides."""
+    from pisces import build
+
+    on_gpu = build.device_of(job.config.train.device).type == "cuda"
+    return 2 if on_gpu else build.num_cores()

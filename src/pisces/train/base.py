@@ -12,6 +12,7 @@ from pisces.errors import ConfigError
 from pisces.types import Report, Task, Weights
 
 Optimizer = Literal["sgd", "adam", "adamw"]
+Precision = Literal["float32", "bf16"]  # of the arithmetic; weights are kept in float32 either way
 # (outputs, targets) -> one loss per sample, or a scalar mean over the batch
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

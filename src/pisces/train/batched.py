@@ -22,8 +22,7 @@ from torch import nn
 
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten
-from pisces.train.base import Loss, Outcome, Recipe, Trainer
-from pisces.train.gradients import Precision
+from pisces.train.base import Loss, Outcome, Precision, Recipe, Trainer
 from pisces.train.group import Group, Shape
 from pisces.train.probe import CannotBatchError, Way, choose
 from pisces.train.sequential import SequentialTrainer

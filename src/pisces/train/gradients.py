@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from pisces.train.base import Loss
+from pisces.train.base import Loss, Precision
 from pisces.train.layers import stackable
 from pisces.types import Layout, Slice
-
-Precision = Literal["float32", "bf16"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from pisces.models.flat import flatten, layout_of
-from pisces.train.base import Loss
-from pisces.train.gradients import Alone, Gradients, Pass, Precision, Stacked
+from pisces.train.base import Loss, Precision
+from pisces.train.gradients import Alone, Gradients, Pass, Stacked
 from pisces.train.group import Samples
 
 log = logging.getLogger("pisces")

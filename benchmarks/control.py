@@ -1,0 +1,213 @@
+"""What the server itself costs, training left out: decisions, joins, memory, and the whole loop.
+
+    python benchmarks/control.py [--quick]
+
+* `decision`: one selection of up to 100 clients with all questions to the pacer, 1000 running;
+* `joining`: making the executor and taking in everybody, with and without a log on disk;
+* `memory`: bytes per client of server and simulator, once all have joined, once all have reported;
+* `loop`: everything the loop does for one selected client whose training takes no time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from pisces.build import PROTOCOLS
+from pisces.clients.manager import ClientManager
+from pisces.coordinator import Coordinator
+from pisces.evaluate import Inline, Schedule
+from pisces.execute.latency import PerClient, zipf
+from pisces.execute.virtual import VirtualExecutor
+from pisces.record.lines import Tee
+from pisces.record.writer import RunFolder
+from pisces.seeds import generator
+from pisces.stop import Stop
+from pisces.train.base import Outcome, Trainer
+from pisces.types import Arrived, Joined, Layout, Plan, Report, Slice, Task, Weights
+
+NAMES = ("pisces", "fedbuff", "fedavg", "oort")
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+CONCURRENCY, PICKED, NUM_EXAMPLES = 1000, 100, 50
+MODEL = Weights(torch.zeros(10), Layout((Slice("w", (10,), "float32", "parameter", 0, 10),)))
+PLAN = Plan()
+Row = dict[str, Any]
+
+
+class Free(Trainer):
+    """Training that costs nothing: the same weights, and some loss."""
+
+    def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        for task in tasks:
+            loss = 1.0 + task.seed % 1000 / 1000
+            yield Outcome(task.id, task.weights, Report(NUM_EXAMPLES, loss, 1.1 * loss, 1))
+
+
+def coordinator_of(num: int, protocol: str, concurrency: int, **other: Any) -> Coordinator:
+    policies = PROTOCOLS[protocol](concurrency)
+    latency = PerClient(zipf(num, 1.2, 15.0, 180.0, generator(1, "latency")))
+    settings = {"recorder": Tee(), "stop": Stop(updates=10**9)}  # nothing is taken down
+    return Coordinator(
+        policies=policies,
+        executor=VirtualExecutor(Free(), np.full(num, NUM_EXAMPLES), latency, layout=MODEL.layout),
+        manager=ClientManager(MODEL.layout, judge=policies.judge),
+        evaluator=Inline(lambda _: {"accuracy": 0.5}),
+        weights=MODEL,
+        plans=lambda _version: PLAN,
+        schedule=Schedule(every_versions=1),
+        seed=1,
+        **(settings | other),
+    )
+
+
+def manager_of(num: int, share_known: float) -> ClientManager:
+    """A server with `num` clients, so many of which have reported."""
+    manager, rng = ClientManager(MODEL.layout), generator(1, "facts")
+    manager.observe(Joined(0.0, num - 1, NUM_EXAMPLES), lambda _: True)
+    state = manager.table.state()
+    known, c = rng.random(num) < share_known, state.arrays
+    c["present"][:] = True
+    c["num_examples"][:] = rng.integers(20, 500, num)
+    c["num_reports"][known] = c["num_picks"][known] = 1
+    c["last_version"][known] = rng.integers(0, 50, known.sum())
+    c["loss_rms"][known] = c["loss"][known] = rng.lognormal(0, 0.5, known.sum())
+    c["latency_s"][known] = rng.uniform(15, 180, known.sum())
+    c["recent_staleness"][known, -2:] = rng.integers(0, 20, (known.sum(), 2))
+    manager.table.restore(state)
+    manager.version = 60
+    return manager
+
+
+class Decisions:
+    """All questions are asked and timed while clients come and go."""
+
+    def __init__(self, num: int, protocol: str, share_known: float) -> None:
+        self.num_running = min(CONCURRENCY, num // 2)
+        self.policies = PROTOCOLS[protocol](self.num_running)
+        self.manager = manager_of(num, share_known)
+        self.rng, self.num_tasks, self.now = generator(1, "select"), 0, 1000.0
+
+    def turn(self) -> float:
+        """How many microseconds a decision took, which is then carried out."""
+        selector, pacer = self.policies.selector, self.policies.pacer
+        began = time.perf_counter()
+        view = self.manager.view(self.now)
+        pacer.ready(view)
+        pacer.slots(view)
+        picks = selector.pick(view, PICKED, self.rng)
+        pacer.next_check(view)
+        took = 1e6 * (time.perf_counter() - began)
+        self.go_on([pick.client for pick in picks])
+        return took
+
+    def go_on(self, clients: list[int]) -> None:
+        """Start these; the longest running arrive and are aggregated."""
+        manager = self.manager
+        for client in clients:
+            manager.start(Task(self.num_tasks, client, manager.version, MODEL, PLAN, 0), self.now)
+            self.num_tasks += 1
+        self.now += 1.0
+        excess = max(0, len(manager.running) - self.num_running + PICKED)
+        for task, _ in list(manager.running.values())[:excess]:
+            report = Report(1, 1.0 + task.id % 7, 2.0 + task.id % 7)
+            event = Arrived(self.now, task.id, task.client, MODEL, report)
+            manager.observe(event, lambda _: True)
+        manager.advance(self.now, [0.0] * len(manager.buffer))
+
+
+def decision(num: int, protocol: str, known: str, rounds: int) -> Row:
+    decisions = Decisions(num, protocol, {"none": 0.0, "half": 0.5, "all": 1.0}[known])
+    times = [decisions.turn() for _ in range(10 + rounds)][10:]  # at first hardly anybody runs
+    row = {"what": "decision", "num_clients": num, "protocol": protocol, "known": known}
+    return row | {"median_us": round(median(times)), "worst_us": round(max(times))}
+
+
+def joining(num: int, *, on_disk: bool) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        other = {"recorder": RunFolder.create(folder, "")} if on_disk else {}
+        began = time.perf_counter()
+        coordinator_of(num, "pisces", 20, **other).step()
+        took = time.perf_counter() - began
+    return {"what": "joining", "num_clients": num, "on_disk": on_disk, "seconds": round(took, 2)}
+
+
+def resident_bytes() -> int:
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory(num: int) -> list[Row]:
+    coordinator_of(100, "pisces", 10).step()  # loads whatever is loaded on first use
+    before = resident_bytes()
+    coordinator = coordinator_of(num, "pisces", 20)
+    coordinator.step()
+    joined = resident_bytes() - before
+    everybody_reports(coordinator, num)
+    reported = resident_bytes() - before
+    row, sizes = {"what": "memory", "num_clients": num}, {"joined": joined, "reported": reported}
+    return [row | {"all": w, "bytes_per_client": round(size / num)} for w, size in sizes.items()]
+
+
+def everybody_reports(coordinator: Coordinator, num: int) -> None:
+    """Give every free client one task, a thousand at a time."""
+    manager, executor = coordinator._manager, coordinator._executor
+    free = manager.view(executor.now).selectable
+    for clients in np.array_split(free, max(1, num // 1000)):
+        for client in clients.tolist():
+            task = Task(num + client, client, manager.version, MODEL, PLAN, client)
+            executor.submit(task)
+            manager.start(task, executor.now)
+        while manager.running:
+            for event in executor.wait(executor.now + 1e5):
+                manager.observe(event, lambda _: True)
+        manager.advance(executor.now, [0.0] * len(manager.buffer))
+    coordinator._select()
+
+
+def loop(num: int, protocol: str, concurrency: int, num_updates: int) -> Row:
+    coordinator = coordinator_of(num, protocol, concurrency)
+    manager, costs = coordinator._manager, []
+    coordinator.step()  # everybody joins
+    for _ in range(20):  # in parts, so that a disturbance spoils only some
+        before, began = manager.num_updates, time.perf_counter()
+        while manager.num_updates < before + num_updates // 20:
+            coordinator.step()
+        costs.append(1e6 * (time.perf_counter() - began) / (manager.num_updates - before))
+    row = {"what": "loop", "num_clients": num, "protocol": protocol, "concurrency": concurrency}
+    return row | {"us_per_selected_client": round(median(costs), 1)}
+
+
+def measure(quick: bool) -> list[Row]:
+    """All of it; `quick` leaves out the million and most repetitions."""
+    torch.set_num_threads(1)
+    sizes, rounds, num_updates = (SIZES[:3], 10, 1000) if quick else (SIZES, 50, 5000)
+    known = ("none", "half", "all")
+    rows = [decision(n, name, k, rounds) for n in sizes for name in NAMES for k in known]
+    rows += [joining(sizes[-1], on_disk=on_disk) for on_disk in (False, True)]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:  # where nothing else was allocated
+        rows += pool.apply(memory, (sizes[-1],))
+    cases = [(n, name, c) for n in sizes for name in NAMES for c in (20, 100)]
+    return rows + [loop(*case, num_updates) for case in cases]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What the server itself costs.")
+    parser.add_argument("--quick", action="store_true", help="leave out the million")
+    from results import save  # beside this file
+
+    save("control", measure(parser.parse_args().quick))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""What a benchmark measured: a JSON file for programs, a table for people, both in `results/`.
+
+    from results import save
+    save("engine-2cores", rows, notes="MNIST, ...")
+
+The files are committed: they say what machine and versions they come from, and nothing else of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import pisces
+
+FOLDER = Path(__file__).parent / "results"
+WIDE = 140  # columns of text where there is no terminal to ask
+Row = Mapping[str, Any]
+
+
+def save(name: str, rows: Sequence[Row], notes: str = "") -> Path:
+    """Write `results/<name>.json` and `.md`, show the table, and say where the JSON is."""
+    if not rows:
+        raise ValueError(f"{name}: there is nothing to save")
+    result = {
+        "name": name,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": machine(),
+        "software": software(),
+        "notes": notes,
+        "rows": [dict(row) for row in rows],
+    }
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / f"{name}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(markdown(result), encoding="utf-8")
+    show(name, rows, notes)
+    return path
+
+
+def load(name: str) -> dict[str, Any]:
+    """What `save` wrote."""
+    loaded: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+# --- where it was measured ------------------------------------------------------------------------
+
+
+def machine() -> dict[str, Any]:
+    """The hardware, and how busy it was."""
+    return {
+        "cpu": _first_line_of("/proc/cpuinfo", "model name") or platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "kernel": f"{platform.system()} {platform.release().partition('-')[0]}",
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def software() -> dict[str, str]:
+    """The versions that matter, and the commit; a `+` after it: with changes since."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "pisces": pisces.__version__,
+        "commit": _commit(),
+    }
+
+
+def _first_line_of(path: str, key: str) -> str | None:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), None)
+
+
+def _commit() -> str:
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    if not commit:
+        return "unknown"
+    return commit + ("+" if _git("status", "--porcelain", "--", "../src") else "")
+
+
+def _git(*arguments: str) -> str:
+    """What git says of this folder; nothing where there is no git or no repository."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+def show(name: str, rows: Sequence[Row], notes: str = "") -> None:
+    """Print the rows as a table."""
+    table = Table(title=name, caption=notes or None)
+    keys = columns(rows)
+    for key in keys:
+        numbers = all(isinstance(row.get(key), (int, float, type(None))) for row in rows)
+        shown = key.replace("_", " ")  # words can be broken over lines
+        table.add_column(shown, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell(row.get(key)) for key in keys))
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The same as a page of its own."""
+    rows, keys = result["rows"], columns(result["rows"])
+    lines = [f"# {result['name']}", "", f"Measured on {result['date']}."]
+    for part in ("machine", "software"):
+        said = [f"{key} {cell(value)}" for key, value in result[part].items() if value is not None]
+        lines.append(f"{part.capitalize()}: {', '.join(said)}.")
+    lines += ["", result["notes"]] if result["notes"] else []
+    lines += ["", _line(keys), _line(["---"] * len(keys))]
+    lines += [_line([cell(row.get(key)) for key in keys]) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def columns(rows: Sequence[Row]) -> list[str]:
+    """Every key that some row has, in the order in which they turn up."""
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def cell(value: object) -> str:
+    """A value as people read it: four digits are enough, and nothing is a dash."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        return " ".join(cell(part) for part in value)
+    return str(value)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
