@@ -39,24 +39,35 @@ def view(
     """
     table = ClientTable()
     table.ensure(len(num_examples) - 1)
-    rows = table.rows
-    rows.present[:] = True
-    rows.num_examples[:] = num_examples
+    state = table.state()
+    rows = state.arrays
+    rows["present"][:] = True
+    rows["num_examples"][:] = num_examples
     for name, values in (("loss_rms", loss_rms), ("loss", loss_rms), ("latency_s", latency_s)):
         if values is not None:
-            getattr(rows, name)[:] = values
-    reported = ~np.isnan(rows.loss_rms) | ~np.isnan(rows.latency_s)
-    rows.num_reports[reported] = rows.num_picks[reported] = 1
-    rows.last_version[reported] = 0
-    rows.running[[client for client, _, _ in running]] = True
-    rows.buffered[[u.client for u in buffer]] = True
+            rows[name][:] = values
+    reported = ~np.isnan(rows["loss_rms"]) | ~np.isnan(rows["latency_s"])
+    rows["num_reports"][reported] = rows["num_picks"][reported] = 1
+    rows["last_version"][reported] = 0
+    rows["running"][[client for client, _, _ in running]] = True
+    rows["buffered"][[u.client for u in buffer]] = True
     for client, values in (staleness or {}).items():
-        for value in values:
-            table.add_staleness(client, value)
+        ring = rows["recent_staleness"][client]
+        ring[:] = [*ring, *values][-len(ring) :]
     for name, values in columns.items():
-        getattr(rows, name)[:] = values
+        rows[name][:] = values
+    table.restore(state)
     return View(
-        now, version, last_aggregated_at, table.facts, _running(running), tuple(buffer), history
+        now,
+        version,
+        last_aggregated_at,
+        table.facts,
+        table.free,
+        table.unseen,
+        table.changes,
+        _running(running),
+        tuple(buffer),
+        history,
     )
 
 

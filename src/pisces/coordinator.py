@@ -133,15 +133,14 @@ class Coordinator:
             self._waiting = False
 
     def _observe(self, events: Sequence[Event]) -> None:
-        for event in events:
-            for entry in self._manager.observe(event, self._wanted):
-                self._recorder.record(entry)
+        for entry in self._manager.observe_all(events, self._wanted):
+            self._recorder.record(entry)
         self._take_evaluations()
 
     def _aggregate(self) -> None:
         view = self._view()
         combination = self._aggregator.combine(self.weights, view.buffer, view, self._aggregate_rng)
-        if not bool(combination.weights.flat.isfinite().all()):
+        if not self._manager.is_sound(combination.weights):
             self._drop_buffer("the model would not be finite")
             return
         self.weights = combination.weights
@@ -170,7 +169,7 @@ class Coordinator:
     def _select(self) -> None:
         view = self._view()
         slots = self._pacer.slots(view)
-        if slots > 0 and len(view.selectable):
+        if slots > 0 and len(view.free):
             picks = self._selector.pick(view, slots, self._select_rng)
             for assignment in _checked(picks, view, slots):
                 self._start(assignment)
@@ -199,7 +198,7 @@ class Coordinator:
 
     def _start(self, assignment: Assignment) -> None:
         client, version = assignment.client, self._manager.version
-        turn = int(self._manager.table.facts.num_picks[client])
+        turn = self._manager.table.facts.num_picks.item(client)
         task = Task(
             id=self._num_tasks,
             client=client,
@@ -228,10 +227,9 @@ class Coordinator:
 
     def _at_dead_end(self) -> bool:
         """Nobody runs and nobody can be started, or nothing will happen however long one waits."""
-        view = self._view()
-        if not len(view.running) and not len(view.selectable):
+        if not self._manager.running and not len(self._manager.table.free):
             return True
-        return self._executor.quiet and self._next_check(view) == math.inf
+        return self._executor.quiet and self._next_check() == math.inf
 
     def _reason_to_give_up(self) -> str | None:
         trusted = self._manager.table.facts.trusted
@@ -242,17 +240,17 @@ class Coordinator:
             return "silent clients" if self._manager.running else "no clients left"
         return None
 
-    def _next_check(self, view: View) -> float:
+    def _next_check(self) -> float:
         """When the pacer wants to be asked again; never an instant that has passed."""
-        at = self._pacer.next_check(view) if view.buffer else math.inf
-        return at if at > view.now else math.inf
+        at = self._pacer.next_check(self._view()) if self._manager.buffer else math.inf
+        return at if at > self._executor.now else math.inf
 
     def _wake_at(self) -> float:
         if self._num_ticks == 0:
             return 0.0
         now = self._executor.now
         at = min(self._schedule.next_at(self._evaluated[0]), self._stop.time_s or math.inf)
-        at = min(at, self._next_tick_at if self._tick_s else self._next_check(self._view()))
+        at = min(at, self._next_tick_at if self._tick_s else self._next_check())
         return min(at, now + EVALUATION_POLL_S) if self._evaluator.busy else at
 
     @property
@@ -349,8 +347,8 @@ def _checked(picks: Iterable[Assignment], view: View, slots: int) -> list[Assign
     picked = [assignment.client for assignment in assignments]
     if len(set(picked)) < len(picked) or len(picked) > slots:
         raise PolicyError(f"a selector picks up to {slots} different clients, not {picked}")
-    known, free = range(view.clients.num_clients), view.is_selectable
-    strangers = [c for c in picked if type(c) is not int or c not in known or not free[c]]
+    num, free = view.clients.num_clients, view.free
+    strangers = [c for c in picked if type(c) is not int or not 0 <= c < num or c not in free]
     if strangers:
         raise PolicyError(f"a selector picks clients in view.selectable, not {strangers}")
     return assignments

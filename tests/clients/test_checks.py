@@ -9,11 +9,12 @@ import pytest
 import torch
 from worlds import weights
 
-from pisces.clients.checks import Limits, wrong_report, wrong_size, wrong_weights
+from pisces.clients.checks import Limits, Shape, is_finite, wrong_report, wrong_size, wrong_weights
 from pisces.types import Layout, Report, Slice, Weights
 
 LIMITS = Limits(max_examples=1000, max_loss=50.0)
 LAYOUT = weights([0.0, 0.0]).layout
+SHAPE = Shape.of(LAYOUT)
 
 
 def flat(values: list[float], dtype: torch.dtype = torch.float32) -> Weights:
@@ -45,7 +46,7 @@ def test_absurd_sizes_are_refused(num: Any, says: str) -> None:
 
 
 def test_finite_weights_of_the_right_shape_are_right() -> None:
-    assert wrong_weights(flat([1.0, -3e38]), LAYOUT) is None
+    assert wrong_weights(flat([1.0, -3e38]), SHAPE) is None
 
 
 @pytest.mark.parametrize(
@@ -66,13 +67,29 @@ def test_finite_weights_of_the_right_shape_are_right() -> None:
     ],
 )
 def test_weights_that_cannot_be_added_are_refused(sent: Weights, says: str) -> None:
-    assert says in str(wrong_weights(sent, LAYOUT))
+    assert says in str(wrong_weights(sent, SHAPE))
 
 
 def test_a_float64_model_takes_float64_weights() -> None:
     layout = Layout((Slice("w", (2,), "float64", "parameter", 0, 2),))
-    assert wrong_weights(flat([1.0, 1e300], torch.float64), layout) is None
-    assert "float32" in str(wrong_weights(flat([1.0, 2.0]), layout))
+    shape = Shape.of(layout)
+    assert wrong_weights(flat([1.0, 1e300], torch.float64), shape) is None
+    assert wrong_weights(flat([1.0, 2.0]), shape) == "weights of type torch.float32, not float64"
+
+
+@pytest.mark.parametrize(
+    ("values", "finite"),
+    [
+        ([3e38, 3e38], True),  # their sum is no float32 any more, but they are
+        ([], True),
+        ([1.0, math.nan], False),
+        ([math.inf, -math.inf], False),
+        ([3e38, 3e38, -math.inf], False),
+    ],
+)
+def test_numbers_are_finite_whatever_their_sum_is(values: list[float], finite: bool) -> None:
+    assert is_finite(torch.tensor(values)) is finite
+    assert is_finite(torch.tensor(values, requires_grad=True)) is finite
 
 
 @pytest.mark.parametrize(

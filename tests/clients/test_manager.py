@@ -14,7 +14,7 @@ import torch
 from worlds import weights
 
 from pisces.clients.checks import Limits
-from pisces.clients.manager import NOT_RUNNING, ClientManager
+from pisces.clients.manager import CROWD, NOT_RUNNING, ClientManager
 from pisces.policy import Judge
 from pisces.types import (
     Aggregated,
@@ -188,6 +188,54 @@ def test_leaving_cannot_end_somebody_elses_task() -> None:
     assert manager.view(1.0).clients.present.tolist() == [False, True]
 
 
+def crowd(*odd: Joined) -> list[Event]:
+    """Enough who join at once to be taken in together, perhaps with an odd one among them."""
+    return [*(Joined(0.0, client, 10 + client) for client in range(CROWD)), *odd]
+
+
+def take_in(manager: ClientManager, events: list[Event]) -> list[Entry]:
+    return list(manager.observe_all(events, lambda _: True))
+
+
+def test_a_crowd_joins_as_its_members_would() -> None:
+    at_once, one_by_one = manager_of(0), manager_of(0)
+    assert take_in(at_once, crowd()) == crowd()
+    for event in crowd():
+        see(one_by_one, event)
+    assert shape_of(at_once) == shape_of(one_by_one)
+    assert selectable(at_once) == selectable(one_by_one) == list(range(CROWD))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [Joined(0.0, -1, 5), Joined(0.0, 10**30, 5), Joined(0.0, 7, 0), Joined(0.0, 7, 2.5)],
+    ids=["negative", "endless", "empty", "fraction"],
+)
+def test_in_a_crowd_too_only_the_odd_one_is_refused(odd: Joined) -> None:
+    manager = manager_of(0)
+    *joined, refused = take_in(manager, crowd(odd))
+    assert joined == crowd()
+    assert isinstance(refused, Failed)
+    assert refused.reason.startswith("refused to join: ")
+    assert selectable(manager) == list(range(CROWD))
+
+
+def test_what_happens_among_joins_is_taken_in_at_its_place() -> None:
+    manager = manager_of(1)
+    events = [*crowd(), Left(0.0, 3, "went offline"), Joined(0.0, 3, 99)]
+    assert take_in(manager, events) == events
+    assert manager.view(0.0).clients.num_examples[3] == 99
+    assert len(selectable(manager)) == CROWD
+
+
+def test_who_never_came_can_leave() -> None:
+    manager = manager_of(2)
+    for client in (-1, 9):
+        left = Left(1.0, client, "went offline", 0)
+        assert see(manager, left) == [replace(left, task_id=None)]
+    assert selectable(manager) == [0, 1]
+
+
 # --- starting and failing -------------------------------------------------------------------------
 
 
@@ -220,6 +268,16 @@ def test_a_view_stays_as_it_was() -> None:
     start(manager, 1, client=1)
     assert before.running.task_ids.tolist() == [0]
     assert manager.view(0.0).running.task_ids.tolist() == [0, 1]
+
+
+def test_a_view_is_the_same_until_something_changes() -> None:
+    manager = manager_of(2)
+    before = manager.view(1.0)
+    assert manager.view(1.0) is before
+    assert manager.view(2.0) is not before
+    do(manager, 0, client=0)
+    assert len(manager.view(1.0).buffer) == 1
+    assert len(before.buffer) == 0
 
 
 def test_a_failed_task_frees_its_client_and_costs_nothing() -> None:

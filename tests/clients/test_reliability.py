@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.cluster import DBSCAN
 from worlds import update
 
-from pisces.clients.reliability import LossOutliers
+from pisces.clients.reliability import LossOutliers, is_noise
 from pisces.types import State
 
 # With a newcomer above 1.05 that is the median. The deviations of these four are .05, .05, .15 and
@@ -41,7 +42,7 @@ def test_a_loss_apart_from_its_peers_is_an_outlier(loss: float, apart: bool) -> 
 
 
 def test_the_radius_is_measured_in_robust_standard_deviations() -> None:
-    pool = np.array([*PEERS, 5.0])
+    pool = sorted([*PEERS, 5.0])
     assert LossOutliers(4).eps(pool) == pytest.approx(3 * 1.4826 * 0.05)
     assert LossOutliers(4, eps_sigmas=1.0).eps(pool) == pytest.approx(1.4826 * 0.05)
 
@@ -152,3 +153,43 @@ def test_a_far_loss_always_stands_apart(losses: list[float], far: float) -> None
     judge = LossOutliers(4)
     judged(judge, losses)
     assert judged(judge, [far]) == [True]
+
+
+# Multiples of 1/8 make ties and distances that are exactly the radius; the others make neither.
+any_losses = st.lists(
+    st.integers(0, 60).map(lambda n: n / 8) | st.floats(0.0, 8.0), min_size=1, max_size=25
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    losses=any_losses, eps=st.sampled_from([0.125, 0.5, 1.0, 0.3]), min_samples=st.integers(2, 6)
+)
+def test_noise_is_what_dbscan_calls_noise(
+    losses: list[float], eps: float, min_samples: int
+) -> None:
+    pool = sorted(losses)
+    labels = DBSCAN(eps=eps, min_samples=min_samples).fit_predict(np.array(pool)[:, None])
+    found = [is_noise(pool, loss, eps, min_samples) for loss in pool]
+    assert found == (labels == -1).tolist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(losses=any_losses)
+def test_the_radius_is_that_of_the_median_absolute_deviation(losses: list[float]) -> None:
+    median = np.median(losses)
+    sigma = 1.4826 * np.median(np.abs(np.array(losses) - median))
+    assert LossOutliers(4).eps(sorted(losses)) == max(3.0 * sigma, 1e-3 * median, 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seen=st.lists(st.tuples(st.integers(0, 30), st.floats(0.5, 2.0)), max_size=60))
+def test_a_pool_holds_the_remembered_losses_of_its_versions(seen: list[tuple[int, float]]) -> None:
+    # With a window of 2 and updates at most once stale, losses are kept for 4 versions.
+    judge = LossOutliers(3, window=2, max_staleness=1)
+    for version, loss in seen:
+        judged(judge, [loss], version=version)
+    records = judge.state().values["records"]
+    for version in range(35):
+        peers = sorted(loss for v, loss in records if version - 2 <= v <= version)
+        assert judge._pools.get(version, []) == peers

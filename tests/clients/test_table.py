@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worlds import update
 
-from pisces.clients.table import ClientTable, Columns
+from pisces.clients.table import BLOCK, Changes, ClientTable, Columns, Members
 
 
 def test_a_new_row_knows_nothing() -> None:
@@ -28,16 +29,15 @@ def test_a_new_row_knows_nothing() -> None:
 def test_rows_keep_what_they_know_while_the_table_grows() -> None:
     table = ClientTable()
     for client in range(100):
-        table.ensure(client)
-        table.rows.num_examples[client] = 10 * client
+        table.join(client, 10 * client)
     assert table.facts.num_clients == 100
     assert table.facts.num_examples.tolist() == [10 * c for c in range(100)]
+    assert len(table.free) == len(table.unseen) == 100
 
 
 def test_ids_may_come_in_any_order() -> None:
     table = ClientTable()
-    table.ensure(4)
-    table.rows.present[4] = True
+    table.join(4, 10)
     table.ensure(2)  # there already: changes nothing
     assert table.facts.present.tolist() == [False, False, False, False, True]
 
@@ -46,11 +46,13 @@ def test_facts_follow_the_rows_but_cannot_be_written() -> None:
     table = ClientTable()
     table.ensure(0)
     facts = table.facts
-    table.rows.loss[0] = 2.5
+    table.report(update(0, loss=2.5))
     assert facts.loss[0] == 2.5
     for field in fields(Columns):
         with pytest.raises(ValueError, match="read-only"):
             getattr(facts, field.name)[0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        table.free.mask[0] = True
 
 
 def test_growing_does_not_copy_at_every_step() -> None:
@@ -58,8 +60,20 @@ def test_growing_does_not_copy_at_every_step() -> None:
     table, stores = ClientTable(), set()
     for client in range(1024):
         table.ensure(client)
-        stores.add(id(table.rows.loss.base))
+        stores.add(id(table.facts.loss.base))
     assert len(stores) <= 11
+
+
+def test_a_crowd_joins_as_its_members_would() -> None:
+    one_by_one, at_once = ClientTable(), ClientTable()
+    clients, sizes = [5, 0, 3, 5], [10, 20, 30, 40]  # 5 twice: the last word counts
+    for client, size in zip(clients, sizes, strict=True):
+        one_by_one.join(client, size)
+    at_once.join_all(np.array(clients), np.array(sizes))
+    for table in (one_by_one, at_once):
+        assert table.facts.num_examples.tolist() == [20, 0, 0, 30, 0, 40]
+        assert table.free.mask.tolist() == [True, False, False, True, False, True]
+        assert len(table.free) == len(table.unseen) == 3
 
 
 def test_the_ring_holds_the_last_five() -> None:
@@ -84,14 +98,15 @@ def test_the_estimate_is_the_mean_of_what_is_there() -> None:
 def test_a_restored_table_is_the_same_and_its_own() -> None:
     table = ClientTable(staleness_window=2)
     table.ensure(2)
-    table.rows.loss[1] = 0.5
+    table.report(update(1, loss=0.5))
     table.add_staleness(1, 7)
     state = table.state()
     other = ClientTable(staleness_window=2)
     other.restore(state)
-    table.rows.loss[1] = 99.0  # neither the saved state nor the other table hears of this
+    table.report(update(1, loss=99.0))  # neither the saved state nor the other table hears of this
     assert other.facts.loss[1] == state.arrays["loss"][1] == 0.5
     assert other.facts.recent_staleness.tolist() == [[-1, -1], [-1, 7], [-1, -1]]
+    assert other.facts.staleness_estimate().tolist() == [0.0, 7.0, 0.0]
     other.ensure(5)
     assert other.facts.num_clients == 6
     assert other.facts.loss[1] == 0.5
@@ -119,3 +134,90 @@ def test_the_estimate_is_the_mean_of_the_last_few(values: list[int], window: int
     last = values[-window:]
     expected = sum(last) / len(last) if last else 0.0
     assert table.facts.staleness_estimate()[0] == pytest.approx(expected)
+
+
+VERBS = st.sampled_from(["join", "leave", "start", "end", "report", "hold", "let go", "debit"])
+
+
+def do(table: ClientTable, verb: str, client: int) -> None:
+    match verb:
+        case "join":
+            table.join(client, 10)
+        case "leave" | "start" | "end" | "debit":
+            getattr(table, verb)(client)
+        case "report":
+            table.report(update(client, loss=1.0))
+        case _:
+            table.hold(client, waits=verb == "hold")
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps=st.lists(st.tuples(VERBS, st.integers(0, 5)), max_size=40))
+def test_the_free_are_there_trusted_and_idle_whatever_happens(steps: list[tuple[str, int]]) -> None:
+    table = ClientTable(credits=2)
+    table.ensure(5)
+    for verb, client in steps:
+        mark, before = table.changes.mark, shape_of(table)
+        do(table, verb, client)
+        changed = [c for c, row in enumerate(shape_of(table)) if row != before[c]]
+        assert set(changed) <= set(table.changes.since(mark) or [])  # everybody can follow
+    facts = table.facts
+    free = facts.present & facts.trusted & ~facts.running & ~facts.buffered
+    assert table.free.mask.tolist() == free.tolist()
+    assert table.unseen.mask.tolist() == (free & (facts.num_reports == 0)).tolist()
+    assert len(table.free) == free.sum()
+
+
+def shape_of(table: ClientTable) -> list[list[str]]:
+    """Every client's row but its credits, which only count once they are spent."""
+    names = [f.name for f in fields(Columns) if f.name != "credits"]
+    return [[str(getattr(table.facts, n)[c]) for n in names] for c in range(table.num_clients)]
+
+
+# --- members and changes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num", [1, BLOCK, 5 * BLOCK + 7])
+def test_the_nth_is_found_few_or_many_at_a_time(num: int) -> None:
+    rng = np.random.default_rng(num)
+    mask = rng.random(num) < 0.3
+    mask[-1] = True
+    members = Members(mask)
+    for client in rng.integers(0, num, 50).tolist():
+        mask[client] = not mask[client]
+        members.put(client, bool(mask[client]))
+        members.put(client, bool(mask[client]))  # it is so already
+    ids = np.flatnonzero(mask)
+    assert len(members) == len(ids)
+    assert [c for c in range(num) if c in members] == ids.tolist()
+    for wanted in (1, 3, len(ids)):
+        places = rng.permutation(len(ids))[:wanted]
+        assert members.nth(places).tolist() == ids[places].tolist()
+
+
+def test_members_stay_while_there_are_more_clients() -> None:
+    members = Members(np.array([True, False]))
+    for num in (3, BLOCK, 4 * BLOCK):
+        members.make_room(num)
+        members.put(num - 1, True)
+        assert len(members.mask) == num
+    assert np.flatnonzero(members.mask).tolist() == [0, 2, BLOCK - 1, 4 * BLOCK - 1]
+    assert members.nth(np.array([3, 1])).tolist() == [4 * BLOCK - 1, 2]
+
+
+def test_a_reader_is_told_what_it_has_not_read() -> None:
+    changes = Changes(keep=4)
+    changes.note(7)
+    mark = changes.mark
+    assert changes.since(mark) == []
+    changes.note(1)
+    changes.note(2)
+    assert changes.since(mark) == [1, 2]
+    assert changes.since(0) == [7, 1, 2]
+    for client in (3, 4):  # five are too many: the oldest two go
+        changes.note(client)
+    assert changes.since(mark + 1) == [2, 3, 4]
+    assert changes.since(mark) is None
+    changes.note_everybody()
+    assert changes.since(changes.mark - 1) is None
+    assert changes.since(changes.mark) == []

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from reprlib import repr as shortened  # a client may send anything, of any length
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from pisces.types import Layout, Report, Weights
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +40,45 @@ def wrong_size(num_examples: object, limits: Limits) -> str | None:
     return None
 
 
-def wrong_weights(weights: Weights, layout: Layout) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What weights of a layout look like."""
+
+    shape: tuple[int]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, layout: Layout) -> Shape:
+        """Of float64 where one tensor is: a finite float64 may be infinite as a float32."""
+        import torch  # here, because limits can be set without it
+
+        double = any(s.dtype == "float64" for s in layout.slices)
+        return cls((layout.size,), torch.float64 if double else torch.float32)
+
+
+def wrong_weights(weights: Weights, wanted: Shape) -> str | None:
     """What is wrong with a client's weights?"""
     flat = weights.flat
     if not hasattr(flat, "isfinite"):
         return f"weights that are no tensor but a {type(flat).__name__}"
-    if tuple(flat.shape) != (layout.size,):
-        return f"weights of shape {tuple(flat.shape)}, not ({layout.size},)"
-    # A finite float64 may be infinite as the float32 it would be added to.
-    dtype = "float64" if any(s.dtype == "float64" for s in layout.slices) else "float32"
-    if str(flat.dtype) != f"torch.{dtype}":
-        return f"weights of type {flat.dtype}, not {dtype}"
-    if not bool(flat.isfinite().all()):
-        return "weights that are not finite"
-    return None
+    if flat.shape != wanted.shape:
+        return f"weights of shape {tuple(flat.shape)}, not {wanted.shape}"
+    if flat.dtype != wanted.dtype:
+        return f"weights of type {flat.dtype}, not {str(wanted.dtype).removeprefix('torch.')}"
+    return None if is_finite(flat) else "weights that are not finite"
+
+
+def is_finite(flat: torch.Tensor) -> bool:
+    """Is every number finite?"""
+    # Their sum is not if one of them is not, and is quick; but it may also have grown too large.
+    return math.isfinite(_sum(flat)) or bool(flat.isfinite().all())
+
+
+def _sum(flat: torch.Tensor) -> float:
+    if not flat.is_cpu:
+        return float(flat.detach().sum())
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.add.reduce(flat.detach().numpy()))  # half of what torch takes
 
 
 def wrong_report(report: Report, declared: int, limits: Limits) -> str | None:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pisces.clients.checks import (
     Limits,
+    Shape,
+    is_finite,
     wrong_client,
     wrong_report,
     wrong_size,
     wrong_weights,
 )
 from pisces.clients.table import ClientTable
-from pisces.clients.view import Running, View
+from pisces.clients.view import RunningColumns, View
 from pisces.policy import Judge
 from pisces.saving import load_task, load_update, save_task, save_update
 from pisces.types import (
@@ -38,9 +38,11 @@ from pisces.types import (
     State,
     Task,
     Update,
+    Weights,
 )
 
 NOT_RUNNING = "no such task is running on this client"
+CROWD = 100  # so many who join at once are checked and written down together
 
 
 class ClientManager:
@@ -66,30 +68,37 @@ class ClientManager:
         self.buffer: list[Update] = []
         self.history: list[Evaluated] = []
         self._layout = layout
+        self._shape = Shape.of(layout)
         self._judge = judge
         self._limits = limits or Limits()
-        self._running_columns: Running | None = None
+        self._running_columns = RunningColumns()
+        self._view: View | None = None
+        self._view_mark = (0.0, 0, 0)  # when and after which change it was taken
 
     def view(self, now: float) -> View:
-        """This instant, for policies to look at."""
-        if self._running_columns is None:
-            self._running_columns = _columns(self.running.values())
-        return View(
-            now=now,
-            version=self.version,
-            last_aggregated_at=self.last_aggregated_at,
-            clients=self.table.facts,
-            running=self._running_columns,
-            buffer=tuple(self.buffer),
-            history=self.history,
-        )
+        """This instant, for policies to look at; the same one until something changes."""
+        mark = (now, self.version, self.table.changes.mark)
+        if self._view is None or self._view_mark != mark:
+            self._view_mark = mark
+            self._view = View(
+                now=now,
+                version=self.version,
+                last_aggregated_at=self.last_aggregated_at,
+                clients=self.table.facts,
+                free=self.table.free,
+                unseen=self.table.unseen,
+                changes=self.table.changes,
+                running=self._running_columns.seen(),
+                buffer=tuple(self.buffer),
+                history=self.history,
+            )
+        return self._view
 
     def start(self, task: Task, at: float) -> Started:
         """A task was handed to its client."""
         self.running[task.id] = (task, at)
-        self._running_columns = None
-        self.table.rows.running[task.client] = True
-        self.table.rows.num_picks[task.client] += 1
+        self._running_columns.add(task, at)
+        self.table.start(task.client)
         return Started(at, task.id, task.client, task.version)
 
     def observe(self, event: Event, wanted: Callable[[Update], bool]) -> list[Entry]:
@@ -104,6 +113,18 @@ class ClientManager:
             case Arrived():
                 return self._arrive(event, wanted)
 
+    def observe_all(
+        self, events: Sequence[Event], wanted: Callable[[Update], bool]
+    ) -> Iterator[Entry]:
+        """Take in all that happened at one instant, in order; a crowd that joins, at once."""
+        if len(events) >= CROWD:
+            joins = [event for event in events if isinstance(event, Joined)]
+            if len(joins) == len(events) and self._join_all(joins):
+                yield from joins
+                return
+        for event in events:
+            yield from self.observe(event, wanted)
+
     def advance(self, at: float, coefficients: Sequence[float]) -> Aggregated:
         """The buffer became a new version."""
         staleness = [update.staleness(self.version) for update in self.buffer]
@@ -114,11 +135,15 @@ class ClientManager:
         self.last_aggregated_at = at
         return Aggregated(at, self.version, task_ids, tuple(staleness), tuple(coefficients))
 
+    def is_sound(self, weights: Weights) -> bool:
+        """Could this be the next version?"""
+        return is_finite(weights.flat)
+
     def empty_buffer(self) -> list[Update]:
         """Take all updates out; their clients may be selected again."""
         updates, self.buffer = self.buffer, []
         for update in updates:
-            self.table.rows.buffered[update.client] = False
+            self.table.hold(update.client, waits=False)
         return updates
 
     def state(self) -> State:
@@ -148,24 +173,37 @@ class ClientManager:
         self.num_updates = values["num_updates"]
         running = [(load_task(task, state, layout), at) for task, at in values["running"]]
         self.running = {task.id: (task, at) for task, at in running}
+        self._running_columns = RunningColumns()
+        for task, at in running:
+            self._running_columns.add(task, at)
         self.buffer = [load_update(update, state, layout) for update in values["buffer"]]
         self.history = [Evaluated(*e) for e in values["history"]]
-        self._running_columns = None
 
     def _join(self, event: Joined) -> Entry:
         problem = wrong_client(event.client, self._limits)
         if problem := problem or wrong_size(event.num_examples, self._limits):
             return Failed(event.at, event.client, f"refused to join: {problem}")
-        self.table.ensure(event.client)
-        self.table.rows.present[event.client] = True
-        self.table.rows.num_examples[event.client] = event.num_examples
+        self.table.join(event.client, event.num_examples)
         return event
+
+    def _join_all(self, events: Sequence[Joined]) -> bool:
+        """Take all of them in, unless something is wrong with one."""
+        clients = [event.client for event in events]
+        sizes = [event.num_examples for event in events]
+        if {*map(type, clients), *map(type, sizes)} != {int}:
+            return False
+        if any(wrong_client(client, self._limits) for client in (min(clients), max(clients))):
+            return False
+        if any(wrong_size(size, self._limits) for size in (min(sizes), max(sizes))):
+            return False
+        self.table.join_all(np.array(clients), np.array(sizes))
+        return True
 
     def _leave(self, event: Left) -> Entry:
         """A client is gone, and what it ran with it, whether the event names that or not."""
-        if event.client >= self.table.rows.num_clients:
+        if not 0 <= event.client < self.table.num_clients:
             return replace(event, task_id=None)
-        self.table.rows.present[event.client] = False
+        self.table.leave(event.client)
         task_id = self._task_of(event.client)
         if task_id is not None:
             self._end(task_id)
@@ -183,21 +221,21 @@ class ClientManager:
         return task_id in self.running and self.running[task_id][0].client == client
 
     def _task_of(self, client: int) -> int | None:
-        if not self.table.rows.running[client]:
+        if not self.table.facts.running[client]:
             return None
         return next(task.id for task, _ in self.running.values() if task.client == client)
 
     def _end(self, task_id: int) -> None:
         task, _ = self.running.pop(task_id)
-        self._running_columns = None
-        self.table.rows.running[task.client] = False
+        self._running_columns.remove(task_id)
+        self.table.end(task.client)
 
     def _arrive(self, event: Arrived, wanted: Callable[[Update], bool]) -> list[Entry]:
         if not self._runs(event.task_id, event.client):
             return [Ignored(event.at, event.client, event.task_id, NOT_RUNNING)]
         task, started_at = self.running[event.task_id]
-        self._end(task.id)
         if problem := self._problem(event):
+            self._end(task.id)
             failed = Failed(event.at, event.client, f"update refused: {problem}", event.task_id)
             return [failed, *self._debit(event.client, event.at)]
         update = Update(
@@ -210,36 +248,29 @@ class ClientManager:
             arrived_at=event.at,
             latency_s=event.at - started_at,
         )
-        self._learn(update)
+        del self.running[task.id]
+        self._running_columns.remove(task.id)
+        self.num_updates += 1
+        self.table.report(update)
         verdict = self._judged(update)
         reason = self._unwanted(update, is_outlier=bool(verdict), wanted=wanted)
         if reason:
             return [update, *verdict, Dropped(event.at, task.id, reason)]
         self.buffer.append(update)
-        self.table.rows.buffered[update.client] = True
+        self.table.hold(update.client, waits=True)
         return [update, *verdict]
 
     def _problem(self, event: Arrived) -> str | None:
-        declared = int(self.table.rows.num_examples[event.client])
-        return wrong_weights(event.weights, self._layout) or wrong_report(
+        declared = self.table.facts.num_examples.item(event.client)
+        return wrong_weights(event.weights, self._shape) or wrong_report(
             event.report, declared, self._limits
         )
-
-    def _learn(self, update: Update) -> None:
-        """Write down what the update says of its client."""
-        rows, client, report = self.table.rows, update.client, update.report
-        self.num_updates += 1
-        rows.num_reports[client] += 1
-        rows.last_version[client] = update.version
-        rows.latency_s[client] = update.latency_s
-        rows.loss[client] = np.nan if report.loss is None else report.loss
-        rows.loss_rms[client] = np.nan if report.loss_rms is None else report.loss_rms
 
     def _judged(self, update: Update) -> list[Entry]:
         if self._judge is None or not self._judge.is_outlier(update):
             return []
         debited = self._debit(update.client, update.arrived_at)
-        left = int(self.table.rows.credits[update.client])
+        left = int(self.table.facts.credits[update.client])
         return [Outlier(update.arrived_at, update.client, update.task_id, left), *debited]
 
     def _unwanted(
@@ -251,25 +282,4 @@ class ClientManager:
 
     def _debit(self, client: int, at: float) -> list[Entry]:
         """Take a credit; a client without any left is not selected again."""
-        rows = self.table.rows
-        rows.credits[client] = max(0, rows.credits[client] - 1)
-        if rows.credits[client] > 0 or not rows.trusted[client]:
-            return []
-        rows.trusted[client] = False
-        return [Distrusted(at, client)]
-
-
-def _columns(running: Collection[tuple[Task, float]]) -> Running:
-    return Running(
-        task_ids=_fixed([task.id for task, _ in running], np.int64),
-        clients=_fixed([task.client for task, _ in running], np.int64),
-        versions=_fixed([task.version for task, _ in running], np.int64),
-        started_at=_fixed([at for _, at in running], np.float64),
-    )
-
-
-def _fixed(values: Sequence[float], dtype: type) -> NDArray[Any]:
-    """A column nobody can write to."""
-    column: NDArray[Any] = np.array(values, dtype)
-    column.flags.writeable = False
-    return column
+        return [Distrusted(at, client)] if self.table.debit(client) else []

@@ -16,10 +16,9 @@ Differs from the paper:
 
 from __future__ import annotations
 
-from collections import deque
-
-import numpy as np
-from numpy.typing import NDArray
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict, deque
+from collections.abc import Sequence
 
 from pisces.policy import Judge
 from pisces.types import State, Update
@@ -54,6 +53,8 @@ class LossOutliers(Judge):
         self._eps_sigmas = eps_sigmas
         self._drop = drop
         self._records: deque[tuple[int, float]] = deque()  # (version trained from, loss)
+        # version -> losses of those trained from it or from one of the `window` before it, sorted
+        self._pools: defaultdict[int, list[float]] = defaultdict(list)
         self._newest = 0
 
     @property
@@ -66,31 +67,35 @@ class LossOutliers(Judge):
         loss = update.report.loss
         if loss is None:
             return False
-        peers = [
-            x for v, x in self._records if update.version - self._window <= v <= update.version
-        ]
         self._remember(update.version, loss)
-        pool = np.array([*peers, loss])
+        pool = self._pools[update.version]
         if len(pool) < self._min_records:
             return False
-        from sklearn.cluster import DBSCAN  # slow to import, and only a judge needs it
+        return is_noise(pool, loss, self.eps(pool), self._min_samples)
 
-        labels = DBSCAN(eps=self.eps(pool), min_samples=self._min_samples).fit_predict(
-            pool[:, None]
-        )
-        return bool(labels[-1] == -1)
-
-    def eps(self, losses: NDArray[np.float64]) -> float:
-        """The clustering radius for these losses."""
-        median = float(np.median(losses))
-        sigma = MAD_TO_SIGMA * float(np.median(np.abs(losses - median)))
+    def eps(self, pool: Sequence[float]) -> float:
+        """The clustering radius for these losses, which must be sorted."""
+        median = _middle(pool)
+        sigma = MAD_TO_SIGMA * _median_distance(pool, median)
         return max(self._eps_sigmas * sigma, SMALLEST_EPS * abs(median), 1e-12)
 
     def _remember(self, version: int, loss: float) -> None:
         self._newest = max(self._newest, version)
+        self._add(version, loss)
+        while self._records[0][0] < self._newest - self._kept:
+            self._forget(*self._records.popleft())
+
+    def _add(self, version: int, loss: float) -> None:
         self._records.append((version, loss))
-        while self._records and self._records[0][0] < self._newest - self._kept:
-            self._records.popleft()
+        for similar in range(version, version + self._window + 1):
+            insort(self._pools[similar], loss)
+
+    def _forget(self, version: int, loss: float) -> None:
+        for similar in range(version, version + self._window + 1):
+            pool = self._pools[similar]
+            del pool[bisect_left(pool, loss)]
+            if not pool:
+                del self._pools[similar]
 
     def state(self) -> State:
         """The losses seen."""
@@ -98,5 +103,53 @@ class LossOutliers(Judge):
 
     def restore(self, state: State) -> None:
         """Take up the losses seen."""
-        self._records = deque((int(v), float(x)) for v, x in state.values["records"])
+        self._records.clear()
+        self._pools.clear()
+        for version, loss in state.values["records"]:
+            self._add(int(version), float(loss))
         self._newest = int(state.values["newest"])
+
+
+# --- in one dimension what lies near something is a run of the sorted pool ------------------------
+
+
+def is_noise(pool: Sequence[float], loss: float, eps: float, min_samples: int) -> bool:
+    """Would DBSCAN put `loss`, one of the sorted pool, into no cluster?
+
+    It is in one if it is a core point, with `min_samples` within `eps`, or if one of these is.
+    """
+    near = _near(pool, loss, eps)
+    if len(near) >= min_samples:
+        return False
+    return not any(len(_near(pool, pool[i], eps)) >= min_samples for i in near)
+
+
+def _near(pool: Sequence[float], loss: float, eps: float) -> range:
+    """Where the losses not further than `eps` away stand."""
+    first = bisect_left(pool, -eps, key=lambda other: other - loss)
+    return range(first, bisect_right(pool, eps, lo=first, key=lambda other: other - loss))
+
+
+def _middle(pool: Sequence[float]) -> float:
+    """The median of a sorted pool."""
+    half, odd = divmod(len(pool), 2)
+    return pool[half] if odd else (pool[half - 1] + pool[half]) / 2
+
+
+def _median_distance(pool: Sequence[float], centre: float) -> float:
+    """The median of the distances to `centre`."""
+    half, odd = divmod(len(pool), 2)
+    upper = _distance_of_nearest(pool, centre, half + 1)
+    return upper if odd else (_distance_of_nearest(pool, centre, half) + upper) / 2
+
+
+def _distance_of_nearest(pool: Sequence[float], centre: float, num: int) -> float:
+    """How far the `num`-th nearest is: the nearest are a run, found by halving where it starts."""
+    low, high = 0, len(pool) - num
+    while low < high:
+        start = (low + high) // 2
+        if centre - pool[start] > pool[start + num] - centre:
+            low = start + 1
+        else:
+            high = start
+    return max(abs(pool[low] - centre), abs(pool[low + num - 1] - centre))

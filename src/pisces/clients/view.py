@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pisces.clients.table import Columns
-from pisces.types import Evaluated, Update
+from pisces.clients.table import Changes, Columns, Members
+from pisces.types import Evaluated, Task, Update
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,28 +26,72 @@ class Running:
         return len(self.task_ids)
 
 
+class RunningColumns:
+    """The columns of the running tasks, kept as tasks start and end instead of built anew."""
+
+    def __init__(self) -> None:
+        self._task_ids: list[int] = []
+        self._ids = np.empty((3, 16), np.int64)  # of task, client and version
+        self._started_at = np.empty(16)
+        self._seen: Running | None = None
+
+    def add(self, task: Task, started_at: float) -> None:
+        """A task was started."""
+        num = len(self._task_ids)
+        if num == len(self._started_at):
+            self._ids = np.concatenate([self._ids, self._ids], axis=1)
+            self._started_at = np.concatenate([self._started_at, self._started_at])
+        self._ids[:, num] = task.id, task.client, task.version
+        self._started_at[num] = started_at
+        self._task_ids.append(task.id)
+        self._seen = None
+
+    def remove(self, task_id: int) -> None:
+        """A task ended: those behind it move up."""
+        place = self._task_ids.index(task_id)
+        del self._task_ids[place]
+        num = len(self._task_ids)
+        self._ids[:, place:num] = self._ids[:, place + 1 : num + 1]
+        self._started_at[place:num] = self._started_at[place + 1 : num + 1]
+        self._seen = None
+
+    def seen(self) -> Running:
+        """As they are now: copies, which nobody can write to and nothing changes later."""
+        if self._seen is None:
+            num = len(self._task_ids)
+            ids, started_at = self._ids[:, :num].copy(), self._started_at[:num].copy()
+            ids.flags.writeable = started_at.flags.writeable = False
+            self._seen = Running(ids[0], ids[1], ids[2], started_at)
+        return self._seen
+
+
 @dataclass(frozen=True, eq=False)
 class View:
     """One instant as the server knows it.
 
-    `clients` are columns indexed by client id; `history` holds the evaluations finished so far.
+    `clients` are columns indexed by client id; `changes` tells whose rows changed since one looked
+    last. `free` are the clients that may be started: there, trusted, not running, and no update
+    waiting; `unseen` those of them nobody has heard from yet. `history` holds the evaluations
+    finished so far.
     """
 
     now: float
     version: int
     last_aggregated_at: float
     clients: Columns
+    free: Members
+    unseen: Members
+    changes: Changes
     running: Running
     buffer: Sequence[Update]
     history: Sequence[Evaluated] = ()
 
-    @cached_property
+    @property
     def is_selectable(self) -> NDArray[np.bool_]:
-        """Which clients may be started: there, trusted, not running, and no update waiting."""
-        c = self.clients
-        return c.present & c.trusted & ~c.running & ~c.buffered
+        """Which clients may be started."""
+        return self.free.mask
 
     @cached_property
     def selectable(self) -> NDArray[np.int64]:
-        """The clients that may be started, ascending."""
+        """The clients that may be started, ascending; `free` is quicker where there are many."""
         return np.flatnonzero(self.is_selectable)

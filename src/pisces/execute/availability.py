@@ -2,6 +2,7 @@
 
 An `Availability` gives each client its sessions, the intervals `[joins_at, leaves_at)` it spends
 with the server. They depend on the seed and the client alone, and asking again starts them anew.
+Subclass it for sessions of your own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from collections.abc import Iterator
 from itertools import count, pairwise
 from os import PathLike
 from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pisces.errors import ConfigError, DataError
 from pisces.execute.trace import read_trace, trace_number
@@ -30,16 +34,26 @@ class Availability(Protocol):
         """
         ...
 
+    def first_sessions(self, num_clients: int) -> NDArray[np.float64]:
+        """One row per client: when its first session begins and ends; infinity: never."""
+        never = (math.inf, math.inf)
+        first = [next(self.sessions(client), never) for client in range(num_clients)]
+        return np.array(first, np.float64).reshape(num_clients, 2)
 
-class Always:
+
+class Always(Availability):
     """Everyone is there from the start and stays."""
 
     def sessions(self, client: int) -> Iterator[Session]:
         """One session without end."""
         yield 0.0, math.inf
 
+    def first_sessions(self, num_clients: int) -> NDArray[np.float64]:
+        """The same for all, so it need not be asked a million times."""
+        return np.tile([0.0, math.inf], (num_clients, 1))
 
-class Markov:
+
+class Markov(Availability):
     """Clients come and go at random: online and offline spells are exponential.
 
     A client is online at the start with the share of time it is online in the long run.
@@ -67,7 +81,7 @@ class Markov:
             at = _after(leaves_at, rng.exponential(self._offline_s))
 
 
-class Diurnal:
+class Diurnal(Availability):
     """Each client is there for the same share of every period, at its own hours."""
 
     def __init__(self, period_s: float, online_share: float, seed: int = 0) -> None:
@@ -96,7 +110,7 @@ class Diurnal:
                 yield max(joins_at, 0.0), leaves_at
 
 
-class Trace:
+class Trace(Availability):
     """Recorded sessions. A client that the file does not name never comes.
 
     A CSV file has the header `client,joins_at,leaves_at`; an empty `leaves_at` means never. A JSON
@@ -118,7 +132,7 @@ class Trace:
         return iter(self._sessions.get(client, ()))
 
 
-class Late:
+class Late(Availability):
     """Some clients turn up late: each with probability `share`, at an instant in (0, over_s].
 
     What the inner availability has for them before that instant is cut.
@@ -145,6 +159,37 @@ class Late:
         # both drawn in any case, so that a larger share adds late clients and moves none
         luck, part = generator(self._seed, "late", client).random(2)
         return self._over_s * float(1 - part) if luck < self._share else 0.0
+
+
+class Comings:
+    """Everybody's first coming and going in order of time, planned at once and taken in turn.
+
+    At one instant the client with the lower id goes first.
+    """
+
+    def __init__(self, first_sessions: NDArray[np.float64]) -> None:
+        at = first_sessions.reshape(-1)  # joins_at, leaves_at, joins_at ...
+        planned = np.flatnonzero(at < math.inf)
+        order = planned[np.argsort(at[planned], kind="stable")]
+        self.restore(at[order], order)
+
+    def take(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Who is next, all of that instant, and which of them come rather than go."""
+        num = int(np.searchsorted(self._at, self.next_at, side="right"))
+        places = self._places[:num]
+        self.restore(self._at[num:], self._places[num:])
+        if self.next_at == math.inf:  # an empty slice would keep a million in memory
+            self.restore(*self.left())
+        return places // 2, places % 2 == 0
+
+    def left(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """What was not taken yet, to be saved."""
+        return self._at.copy(), self._places.copy()
+
+    def restore(self, at: NDArray[np.float64], places: NDArray[np.int64]) -> None:
+        """Take up what `left` handed over."""
+        self._at, self._places = at, places
+        self.next_at = float(at[0]) if len(at) else math.inf  # infinity: everybody came and went
 
 
 class _Row(NamedTuple):

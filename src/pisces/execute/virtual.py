@@ -15,10 +15,11 @@ from enum import IntEnum
 from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from pisces.errors import ConfigError
-from pisces.execute.availability import Always, Availability
+from pisces.execute.availability import Always, Availability, Comings
 from pisces.execute.base import Capabilities, Executor
 from pisces.execute.failures import Failures
 from pisces.execute.latency import Latency
@@ -77,12 +78,15 @@ class VirtualExecutor(Executor):
         self._layout = layout
         self._availability = availability or Always()
         self._failures = failures or Failures()
+        self._capabilities = Capabilities(cancels=True, num_clients=len(num_examples))
         self._now = 0.0
+        # First sessions are planned first: at one instant they go before what is in the heap.
+        self._comings = Comings(self._availability.first_sessions(len(num_examples)))
         self._heap: list[_Due] = []
         self._num_planned = 0
-        self._turns = [0] * len(num_examples)  # tasks given to each client so far
-        self._online: set[int] = set()  # in a session
-        self._present: set[int] = set()  # and there, as far as the server knows
+        self._turns = np.zeros(len(num_examples), np.int32)  # tasks given to each client so far
+        self._online = np.zeros(len(num_examples), bool)  # in a session
+        self._present = np.zeros(len(num_examples), bool)  # and there, as far as the server knows
         self._away: dict[int, int] = {}  # client -> the task in the middle of which it went
         self._silent: dict[
             int, tuple[int, float]
@@ -92,9 +96,7 @@ class VirtualExecutor(Executor):
         self._untrained: dict[int, Task] = {}  # tasks that will finish, not trained yet
         self._results: dict[int, Outcome] = {}
         self._sessions: dict[int, Iterator[tuple[float, float]]] = {}
-        self._num_sessions = [0] * len(num_examples)
-        for client in range(len(num_examples)):
-            self._plan_session(client)
+        self._num_sessions = np.ones(len(num_examples), np.int32)  # planned for each client so far
 
     @property
     def now(self) -> float:
@@ -104,18 +106,18 @@ class VirtualExecutor(Executor):
     @property
     def capabilities(self) -> Capabilities:
         """Virtual time can call tasks off."""
-        return Capabilities(cancels=True, num_clients=len(self._num_examples))
+        return self._capabilities
 
     @property
     def quiet(self) -> bool:
         """Is nothing planned any more?"""
         self._forget_ended()
-        return not self._heap
+        return not self._heap and self._comings.next_at == math.inf
 
     def submit(self, task: Task) -> None:
         """Decide how and when the task will end; train it later."""
-        turn = self._turns[task.client]
-        self._turns[task.client] += 1
+        turn = self._turns.item(task.client)
+        self._turns[task.client] = turn + 1
         self._running[task.id] = task
         self._task_of[task.client] = task.id
         latency_s = self._latency.draw(task.client, turn, task)
@@ -130,8 +132,8 @@ class VirtualExecutor(Executor):
 
     def wait(self, until: float) -> list[Event]:
         """Jump to the next instant at which something happens, or to `until`."""
-        while self._heap and self._heap[0].at <= until:
-            at, events = self._heap[0].at, []
+        while (at := self._next_at()) <= until and at < math.inf:
+            events = self._come_and_go(at) if self._comings.next_at == at else []
             while self._heap and self._heap[0].at == at:
                 events += self._happen(heapq.heappop(self._heap))
             if events:
@@ -164,7 +166,8 @@ class VirtualExecutor(Executor):
     def _plan_session(self, client: int) -> None:
         """Plan when the client joins next and when it leaves again."""
         if client not in self._sessions:
-            self._sessions[client] = self._availability.sessions(client)
+            num_past = self._num_sessions.item(client)
+            self._sessions[client] = islice(self._availability.sessions(client), num_past, None)
         joins_at, leaves_at = next(self._sessions[client], (math.inf, math.inf))
         self._num_sessions[client] += 1
         if joins_at < math.inf:
@@ -201,12 +204,32 @@ class VirtualExecutor(Executor):
                 return
             heapq.heappop(self._heap)
 
+    def _next_at(self) -> float:
+        at = self._comings.next_at
+        return min(at, self._heap[0].at) if self._heap else at
+
     # --- happening --------------------------------------------------------------------------------
+
+    def _come_and_go(self, at: float) -> list[Event]:
+        """All first comings and goings of this instant."""
+        clients, come = self._comings.take()
+        if come.all():
+            self._online[clients] = self._present[clients] = True
+            return self._joined(at, clients)
+        events: list[Event] = []
+        for client, comes in zip(clients.tolist(), come.tolist(), strict=True):
+            kind = _Kind.JOIN if comes else _Kind.LEAVE
+            events += self._happen(_Due(at, -1, kind, client, -1))
+        return events
+
+    def _joined(self, at: float, clients: NDArray[np.int64]) -> list[Event]:
+        sizes = self._num_examples[clients].tolist()
+        return [Joined(at, c, num) for c, num in zip(clients.tolist(), sizes, strict=True)]
 
     def _happen(self, due: _Due) -> list[Event]:
         match due.kind:
             case _Kind.JOIN:
-                self._online.add(due.client)
+                self._online[due.client] = True
                 return self._join(due)
             case _Kind.LEAVE:
                 return self._end_session(due)
@@ -225,7 +248,7 @@ class VirtualExecutor(Executor):
         self._end(task_id)
         if due.kind is _Kind.CRASH:
             return Failed(at, client, "crashed while training", task_id)
-        self._present.discard(client)
+        self._present[client] = False
         self._away[client] = task_id
         reason = "dropped out" if due.kind is _Kind.DROP_OUT else "deadline passed"
         return Left(at, client, reason, task_id)
@@ -233,15 +256,15 @@ class VirtualExecutor(Executor):
     def _join(self, due: _Due) -> list[Event]:
         self._away.pop(due.client, None)
         self._silent.pop(due.client, None)
-        self._present.add(due.client)
+        self._present[due.client] = True
         return [Joined(due.at, due.client, int(self._num_examples[due.client]))]
 
     def _end_session(self, due: _Due) -> list[Event]:
-        self._online.discard(due.client)
+        self._online[due.client] = False
         self._plan_session(due.client)
-        if due.client not in self._present:
+        if not self._present[due.client]:
             return []
-        self._present.discard(due.client)
+        self._present[due.client] = False
         task_id = self._task_of.get(due.client)
         if task_id is not None:
             self._end(task_id)
@@ -253,7 +276,7 @@ class VirtualExecutor(Executor):
             del self._silent[due.client]
         if self._away.get(due.client) == due.task_id or (was_silent and due.client in self._away):
             del self._away[due.client]
-            return self._join(due) if due.client in self._online else []
+            return self._join(due) if self._online[due.client] else []
         task_id = self._task_of.get(due.client)
         if not was_silent or task_id is None:
             return []
@@ -283,10 +306,6 @@ class VirtualExecutor(Executor):
             "now": self._now,
             "heap": [list(due) for due in self._heap],
             "num_planned": self._num_planned,
-            "turns": list(self._turns),
-            "num_sessions": list(self._num_sessions),
-            "online": sorted(self._online),
-            "present": sorted(self._present),
             "silent": [[client, list(fall)] for client, fall in sorted(self._silent.items())],
             "away": [list(pair) for pair in sorted(self._away.items())],
             "running": [save_task(task, state) for task in self._running.values()],
@@ -294,6 +313,8 @@ class VirtualExecutor(Executor):
             "results": {str(i): asdict(o.report) for i, o in self._results.items()},
         }
         state.arrays |= {f"result/{i}": o.weights.flat for i, o in self._results.items()}
+        state.arrays |= {name: getattr(self, f"_{name}").copy() for name in _COLUMNS}
+        state.arrays["comings_at"], state.arrays["comings"] = self._comings.left()
         return state
 
     def restore(self, state: State) -> None:
@@ -302,9 +323,9 @@ class VirtualExecutor(Executor):
         self._now = values["now"]
         self._heap = [_Due(at, n, _Kind(kind), c, t) for at, n, kind, c, t in values["heap"]]
         self._num_planned = values["num_planned"]
-        self._turns = list(values["turns"])
-        self._num_sessions = list(values["num_sessions"])
-        self._online, self._present = set(values["online"]), set(values["present"])
+        for name in _COLUMNS:
+            setattr(self, f"_{name}", np.array(state.arrays[name]))
+        self._comings.restore(state.arrays["comings_at"], state.arrays["comings"])
         self._away = dict(values["away"])
         self._silent = {client: (task_id, at) for client, (task_id, at) in values["silent"]}
         tasks = [load_task(task, state, self._layout) for task in values["running"]]
@@ -317,10 +338,8 @@ class VirtualExecutor(Executor):
             )
             for i, report in values["results"].items()
         }
-        self._sessions = {
-            client: islice(self._availability.sessions(client), num, None)
-            for client, num in enumerate(self._num_sessions)
-        }
+        self._sessions = {}
 
 
+_COLUMNS = ("turns", "num_sessions", "online", "present")  # one value per client, all saved alike
 _FATES = {"crash": _Kind.CRASH, "dropout": _Kind.DROP_OUT, "vanish": None}

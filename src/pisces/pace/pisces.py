@@ -79,26 +79,25 @@ class Adaptive(Pacer):
             return view.last_aggregated_at
         if self._mode == "strict" and self._would_break_the_bound(view):
             return math.inf
-        profiles = self._profiles(view)
-        due_at = view.last_aggregated_at + float(profiles.max()) / self._bound
-        due_at = self._not_an_instant_too_soon(due_at, view, profiles)
+        due_at = view.last_aggregated_at + self._slowest_s(view) / self._bound
+        if self._would_break_the_bound(view):
+            due_at = self._not_an_instant_too_soon(due_at, view)
         if self._mode == "paper":
             return due_at
         return max(due_at, self._due_by_time_running(view))
 
     def _would_break_the_bound(self, view: View) -> bool:
-        return view.version - int(view.running.versions.min()) >= self._bound
+        # In the order they were started versions never decrease: the first is the oldest.
+        return view.version - view.running.versions.item(0) >= self._bound
 
-    def _not_an_instant_too_soon(
-        self, due_at: float, view: View, profiles: NDArray[np.float64]
-    ) -> float:
+    def _not_an_instant_too_soon(self, due_at: float, view: View) -> float:
         """The same instant, or just after the arrival of a client b versions behind.
 
         On paper the interval never ends before that arrival. Where the two coincide, as latencies
         on a grid make them, rounding would let one version too many slip in between.
         """
         behind = view.version - view.running.versions >= self._bound
-        expected_at = view.running.started_at + profiles
+        expected_at = view.running.started_at + self._profiles(view)
         coincide = behind & (np.abs(expected_at - due_at) <= ROUNDING * due_at)
         just_after = expected_at[coincide] * (1 + ROUNDING)
         return float(just_after.max(initial=due_at))
@@ -116,10 +115,15 @@ class Adaptive(Pacer):
     def _profiles(self, view: View) -> NDArray[np.float64]:
         """Latencies of the running clients, guessed where unseen."""
         latencies = view.clients.latency_s[view.running.clients]
-        unseen = np.isnan(latencies)
-        if not unseen.any():
-            return latencies
-        return np.where(unseen, self._guess(view), latencies)
+        return np.where(np.isnan(latencies), self._guess(view), latencies)
+
+    def _slowest_s(self, view: View) -> float:
+        """The longest of the profiles, found without making them."""
+        latencies = view.clients.latency_s[view.running.clients]
+        slowest_s = float(latencies.max())
+        if not math.isnan(slowest_s):
+            return slowest_s
+        return max(self._guess(view), float(np.fmax.reduce(latencies)))
 
     def _guess(self, view: View) -> float:
         if self._unseen_latency_s is not None:

@@ -31,6 +31,8 @@ from pisces.types import (
 
 Line = dict[str, Any]
 
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
 
 def line(entry: Entry) -> Line:
     """The entry as a JSON object: its kind, the instant in seconds, then what is particular to it.
@@ -112,6 +114,9 @@ def _named_apart(metrics: Mapping[str, float]) -> Mapping[str, float]:
 
 def plain(value: Any) -> Any:
     """The value in JSON's own types, with null where a number is not finite."""
+    kind = type(value)
+    if kind is int or kind is str:  # most of what there is
+        return value
     match value:
         case float():
             return float(value) if math.isfinite(value) else None
@@ -127,7 +132,7 @@ def plain(value: Any) -> Any:
 
 def encode(line: Line) -> bytes:
     """The line as it stands in `events.jsonl`, newline and all."""
-    return json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return _JSON.encode(line).encode() + b"\n"
 
 
 class Recorder(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,8 +41,8 @@ class Tally:
         self._staleness: Counter[int] = Counter()
         self._distrusted: list[int] = []
         self._evaluated: list[tuple[float, Mapping[str, float | None]]] = []
-        self._num_examples: dict[int, int] = {}
-        self._num_started: Counter[int] = Counter()
+        self._num_examples = array("q")  # by client; -1: it never joined
+        self._num_started = array("q")  # by client
 
     def record(self, entry: Entry) -> None:
         """Count a live entry."""
@@ -56,8 +57,10 @@ class Tally:
         self._counts[line["kind"]] += 1
         match line["kind"]:
             case "joined":
+                self._make_room(line["client"])
                 self._num_examples[line["client"]] = line["num_examples"]
             case "started":
+                self._make_room(line["client"])
                 self._num_started[line["client"]] += 1
             case "aggregated":
                 self._version = line["version"]
@@ -84,8 +87,8 @@ class Tally:
             "reason": self._reason,
             "at": self._at,
             "versions": self._version,
-            "num_clients": len(self._num_examples),
-            "num_clients_started": len(self._num_started),
+            "num_clients": len(self._num_examples) - self._num_examples.count(-1),
+            "num_clients_started": len(self._num_started) - self._num_started.count(0),
             "num_started": counts["started"],
             "num_updates": counts["arrived"],
             "num_aggregated": num_aggregated,
@@ -107,12 +110,17 @@ class Tally:
 
     def involvement(self) -> Involvement:
         """Who took part how often, beside how much data it has."""
-        clients = sorted(self._num_examples)
-        return Involvement(
-            np.array(clients, np.int64),
-            np.array([self._num_examples[client] for client in clients], np.int64),
-            np.array([self._num_started[client] for client in clients], np.int64),
-        )
+        num_examples, num_started = np.array(self._num_examples), np.array(self._num_started)
+        clients = np.flatnonzero(num_examples >= 0)
+        return Involvement(clients, num_examples[clients], num_started[clients])
+
+    def _make_room(self, client: int) -> None:
+        """A row for the client; there are at least as many again, so that few calls copy."""
+        missing = client + 1 - len(self._num_started)
+        if missing > 0:
+            missing = max(missing, len(self._num_started))
+            self._num_examples.extend([-1] * missing)
+            self._num_started.extend([0] * missing)
 
     def _final(self) -> dict[str, float | None]:
         """The last value of each metric; None if it was not a number."""

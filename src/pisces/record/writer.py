@@ -43,9 +43,11 @@ class RunFolder:
 
     def record(self, entry: Entry) -> None:
         """Write one line and hand it to the system at once, so that a killed run keeps it."""
-        with _writing(self.path / EVENTS):
+        try:
             self._events.write(encode(line(entry)))
             self._events.flush()
+        except OSError as error:
+            raise _refused(self.path / EVENTS, error) from error
 
     def finish(
         self, summary: Mapping[str, Any], state_dict: Mapping[str, torch.Tensor], wall_s: float
@@ -85,7 +87,11 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunError(
-            f"cannot write {path}: {error.strerror or error}; "
-            "make room, mend the permissions or choose another folder"
-        ) from error
+        raise _refused(path, error) from error
+
+
+def _refused(path: Path, error: OSError) -> RunError:
+    return RunError(
+        f"cannot write {path}: {error.strerror or error}; "
+        "make room, mend the permissions or choose another folder"
+    )

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Assignment, Selector
-from pisces.select.top import Floats, Ids, Pool, assignments, check_range, data_quality, top
+from pisces.select.top import (
+    Bools,
+    Floats,
+    Ids,
+    Pool,
+    assignments,
+    check_range,
+    data_quality,
+    nth_smallest,
+    top,
+)
 from pisces.types import State
 
 # Both as in the reference: the poorest client scores above zero, equal ones do not divide by it.
@@ -33,7 +43,8 @@ class Memory:
 
     def waiting_for(self, clients: Ids) -> Memory:
         """The same after starting `clients`; what they were started for before came to nothing."""
-        others = [pair for pair in self.exploited if pair[0] not in clients]
+        again = set(clients.tolist())
+        others = [pair for pair in self.exploited if pair[0] not in again]
         started = [[client, self.version] for client in clients.tolist()]
         return replace(self, exploited=others + started)
 
@@ -102,8 +113,7 @@ class Oort(Selector):
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Draw from both pools, then fill what is left with whoever is free."""
-        free = self._free(view)
-        slots = min(slots, len(free))
+        slots = min(slots, int(np.count_nonzero(self._free(view))))
         if slots <= 0:
             return []
         odds = self.odds(view, slots, rng)
@@ -111,59 +121,74 @@ class Oort(Selector):
         explored = odds.explore.draw(slots - len(exploited), rng)
         self._memory = odds.memory.waiting_for(exploited)
         picked = np.concatenate([explored, exploited])
-        others = free[~np.isin(free, picked)]
-        fill = rng.choice(others, slots - len(picked), replace=False)
-        return assignments(np.concatenate([picked, fill]))
+        if len(picked) < slots:
+            picked = np.concatenate([picked, self._others(view, picked, slots, rng)])
+        return assignments(picked)
+
+    def _others(self, view: View, picked: Ids, slots: int, rng: np.random.Generator) -> Ids:
+        """Anybody else who is free, for the slots that are left."""
+        free = self._free(view).copy()
+        free[picked] = False
+        return rng.choice(np.flatnonzero(free), slots - len(picked), replace=False)
 
     def odds(self, view: View, slots: int, rng: np.random.Generator) -> Odds:
         """Whom to draw from and how likely; `rng` serves ties and the binomial draw only."""
         memory = self._memory if self._memory.version == view.version else self._next_round(view)
         free, facts = self._free(view), view.clients
-        new = facts.num_reports[free] == 0  # nobody has heard from them yet
-        rewards = np.where(new, facts.num_examples[free], data_quality(view, free))
+        new = np.flatnonzero(free & (facts.num_reports == 0))  # nobody has heard from them yet
+        known = np.flatnonzero(free & (facts.num_reports > 0))
         durations = np.where(np.isnan(facts.latency_s), self.unseen_duration_s, facts.latency_s)
         preferred_s = _percentile(durations, memory.percentile)
-        speed = self._speed(durations[free], preferred_s)
         num_new = self._num_new(slots, memory.exploration, rng)
-        scores = self._scores(rewards, view.version + 1, facts.last_version[free] + 1) * speed
-        exploit = self._exploit(free[~new], scores[~new], slots - num_new)
-        explore = self._explore(free[new], rewards[new], num_new, rng)
+        sizes = facts.num_examples[new].astype(np.float64)
+        rewards = data_quality(view, known)
+        bonus = self._bonus(view.version + 1, facts.last_version[known] + 1)
+        scores = self._scores(rewards, sizes) + bonus
+        self._slow_down(scores, durations[known], preferred_s)
+        exploit = self._exploit(known, scores, slots - num_new)
+        explore = self._explore(new, sizes, num_new, rng)
         return Odds(memory, preferred_s, exploit, explore)
 
     def _num_new(self, slots: int, share: float, rng: np.random.Generator) -> int:
         by_share = self.exploration_draw == "share"
         return int(slots * share) if by_share else rng.binomial(slots, share)
 
-    def _free(self, view: View) -> Ids:
+    def _free(self, view: View) -> Bools:
         """The selectable clients without the blacklist, which holds those most often picked."""
         if self.max_picks is None:
-            return view.selectable
-        picks = view.clients.num_picks
+            return view.is_selectable
+        picks, free = view.clients.num_picks, view.is_selectable.copy()
         most = np.argsort(-picks, kind="stable")[: int(self.max_blacklisted * len(picks))]
-        return view.selectable[~np.isin(view.selectable, most[picks[most] > self.max_picks])]
+        free[most[picks[most] > self.max_picks]] = False
+        return free
 
-    def _speed(self, durations: Floats, preferred_s: float) -> Floats:
-        """(T / duration)^alpha for those slower than T, 1 for the others."""
-        speed, slow = np.ones(len(durations)), durations > preferred_s
-        speed[slow] = (preferred_s / durations[slow]) ** self.straggler_penalty
-        return speed
+    def _slow_down(self, scores: Floats, durations: Floats, preferred_s: float) -> None:
+        """Multiply the scores of those slower than T by (T / duration)^alpha."""
+        slow = durations > preferred_s
+        scores[slow] *= (preferred_s / durations[slow]) ** self.straggler_penalty
 
-    def _scores(self, rewards: Floats, now: int, last_rounds: NDArray[np.int32]) -> Floats:
-        """Rewards brought to [0, 1], plus a bonus for those not seen for long."""
-        place = min(int(len(rewards) * self.clip_quantile), len(rewards) - 1)
-        clip = np.partition(rewards, place)[place]
-        low = _BELOW_MIN * rewards.min()
-        bonus = np.sqrt(self.confidence * log(now) / np.maximum(last_rounds, 1))
-        spread = max(rewards.max() - low, _MIN_SPREAD)
-        scores: Floats = (np.minimum(rewards, clip) - low) / spread + bonus
+    def _scores(self, rewards: Floats, sizes: Floats) -> Floats:
+        """Rewards brought to [0, 1]; what newcomers promise, their size, counts for the scale."""
+        both = np.concatenate([rewards, sizes])
+        place = min(int(len(both) * self.clip_quantile), len(both) - 1)
+        clip = nth_smallest(both, place)
+        low = _BELOW_MIN * both.min()
+        scores: Floats = np.minimum(rewards, clip) - low
+        scores /= max(both.max() - low, _MIN_SPREAD)
         return scores
+
+    def _bonus(self, now: int, last_rounds: NDArray[np.int32]) -> Floats:
+        """For those not seen for long."""
+        bonus: Floats = np.sqrt(self.confidence * log(now) / np.maximum(last_rounds, 1))
+        return bonus
 
     def _exploit(self, clients: Ids, scores: Floats, wanted: int) -> Pool:
         """Everybody who comes near the best `wanted`."""
         take = min(wanted, len(clients))
         place = max(len(clients) - 1 - take, 0)
-        cut = self.cut_off * np.partition(scores, place)[place] if len(clients) else 0.0
-        return Pool.of(clients[scores >= cut], scores[scores >= cut], take)
+        cut = self.cut_off * nth_smallest(scores, place) if len(clients) else 0.0
+        near = scores >= cut
+        return Pool.of(clients[near], scores[near], take)
 
     def _explore(self, new: Ids, weights: Floats, wanted: int, rng: np.random.Generator) -> Pool:
         """The newcomers with the most data."""
@@ -211,4 +236,4 @@ class Oort(Selector):
 def _percentile(durations: Floats, percentile: float) -> float:
     """The preferred duration T over all clients, there or not; the 100th percentile is no limit."""
     place = int(len(durations) * percentile / 100)
-    return inf if percentile >= 100 else float(np.partition(durations, place)[place])
+    return inf if percentile >= 100 else nth_smallest(durations, place)

@@ -10,14 +10,18 @@ import numpy as np
 
 from pisces.clients.view import View
 from pisces.policy import Assignment, Selector
-from pisces.select.top import Floats, Ids, assignments, check_range, data_quality, top
+from pisces.select.ranking import Ranking
+from pisces.select.top import Floats, Ids, assignments, check_range, choose, data_quality, top
 from pisces.types import State
 
 
 def utilities(view: View, clients: Ids, staleness_penalty: float) -> Floats:
     """What each of `clients` promises: data quality, discounted by its usual staleness (Eq. 2)."""
-    staleness = view.clients.staleness_estimate()[clients]
-    utility: Floats = data_quality(view, clients) * (staleness + 1.0) ** -staleness_penalty
+    return _discounted(data_quality(view, clients), view, clients, staleness_penalty)
+
+
+def _discounted(quality: Floats, view: View, clients: Ids, staleness_penalty: float) -> Floats:
+    utility: Floats = quality * (view.clients.staleness[clients] + 1.0) ** -staleness_penalty
     return utility
 
 
@@ -48,19 +52,34 @@ class Guided(Selector):
         check_range(self, 0, 1, "exploration", "exploration_decay")
         check_range(self, 0, self.exploration, "min_exploration")
         self._share = self.exploration
+        self._ranking = Ranking(self._lasting_utilities)
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Draw the newcomers, take the best of the others."""
-        slots = min(slots, len(view.selectable))
+        slots = min(slots, len(view.free))
         if slots <= 0:
             return []
-        is_new = view.clients.num_reports[view.selectable] == 0
-        new, known = view.selectable[is_new], view.selectable[~is_new]
-        num_new = min(max(rng.binomial(slots, self._share), slots - len(known)), len(new))
+        num_known, num_unseen = len(view.free) - len(view.unseen), len(view.unseen)
+        num_new = min(max(rng.binomial(slots, self._share), slots - num_known), num_unseen)
         self._share = max(self._share * self.exploration_decay, self.min_exploration)
-        scores = utilities(view, known, self.staleness_penalty)
-        best = known[top(scores, slots - num_new, rng)]
-        return assignments(np.concatenate([rng.choice(new, num_new, replace=False), best]))
+        best = assignments(self._best(view, slots - num_new, rng)) if num_new < slots else []
+        if not num_new:
+            return best
+        return assignments(view.unseen.nth(choose(num_new, num_unseen, rng))) + best
+
+    def _best(self, view: View, num: int, rng: np.random.Generator) -> Ids:
+        """The `num` free clients of the highest utility among those that reported."""
+        self._ranking.follow(view)
+        if not self._ranking.has_unknown():
+            return self._ranking.top(num, rng)
+        # A guessed loss depends on the losses of the others.
+        known = np.flatnonzero(view.free.mask & ~view.unseen.mask)
+        return known[top(utilities(view, known, self.staleness_penalty), num, rng)]
+
+    def _lasting_utilities(self, view: View, clients: Ids) -> Floats:
+        """Utilities that change with a client's own facts only: NaN where a loss is untold."""
+        told = view.clients.loss_rms[clients] * view.clients.num_examples[clients]
+        return _discounted(told, view, clients, self.staleness_penalty)
 
     def state(self) -> State:
         """The current exploration share."""

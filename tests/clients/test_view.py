@@ -1,0 +1,42 @@
+"""Views: running tasks in columns that outlive what happens next."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runs import task
+
+from pisces.clients.view import RunningColumns
+
+
+def test_what_was_seen_stays_as_it_was() -> None:
+    columns = RunningColumns()
+    columns.add(task(4, client=2, version=1), 0.5)
+    columns.add(task(9, client=3, version=2), 1.5)
+    seen = columns.seen()
+    columns.remove(4)
+    columns.add(task(1, client=0, version=2), 2.5)
+    assert seen.task_ids.tolist() == [4, 9]
+    assert seen.started_at.tolist() == [0.5, 1.5]
+    now = columns.seen()
+    assert (now.task_ids.tolist(), now.clients.tolist()) == ([9, 1], [3, 0])
+    assert (now.versions.tolist(), now.started_at.tolist()) == ([2, 2], [1.5, 2.5])
+    with pytest.raises(ValueError, match="read-only"):
+        now.versions[0] = 7
+
+
+@given(ends=st.lists(st.integers(0, 99), max_size=60))
+def test_they_are_in_the_order_of_their_start_whoever_ends(ends: list[int]) -> None:
+    columns, running = RunningColumns(), []
+    for number, end in enumerate(ends):
+        for task_id in (2 * number, 2 * number + 1):
+            columns.add(task(task_id, client=task_id % 7, version=number), number / 2)
+            running.append(task_id)
+        columns.remove(running.pop(end % len(running)))
+        seen = columns.seen()
+        assert seen.task_ids.tolist() == running
+        assert seen.clients.tolist() == [task_id % 7 for task_id in running]
+        assert seen.versions.tolist() == [task_id // 2 for task_id in running]
+        assert seen.started_at.tolist() == [task_id // 2 / 2 for task_id in running]
+        assert len(seen) == len(running)
