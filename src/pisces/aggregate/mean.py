@@ -58,8 +58,12 @@ class DiscountedMean(Aggregator):
         split = weights.layout.num_parameters
         for update, c in zip(updates, coefficients.tolist(), strict=True):
             reference = weights if self._reference == "current" else update.base
-            moved = update.weights.flat[:split] - reference.flat[:split]
-            new[:split].add_(moved, alpha=self._server_rate * c)
+            moved = update.weights.flat - reference.flat
+            rate = self._server_rate * c
+            if split == len(new):
+                new.add_(moved, alpha=rate)
+                continue
+            new[:split].add_(moved[:split], alpha=rate)
             new[split:].add_(update.weights.flat[split:] - weights.flat[split:], alpha=c)
         applied = (self._server_rate * coefficients).tolist()
         return Combination(Weights(new, weights.layout), tuple(applied))
