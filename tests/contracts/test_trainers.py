@@ -19,6 +19,7 @@ from pisces.build import cross_entropy
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten
 from pisces.train.base import Outcome, Recipe, Trainer
+from pisces.train.pool import PoolTrainer
 from pisces.train.sequential import SequentialTrainer
 from pisces.types import Plan, Task, Weights
 
@@ -31,6 +32,10 @@ TRAINERS: dict[str, Make] = {
     ),
     "sequential, momentum and decay": lambda model, data: SequentialTrainer(
         model, data, cross_entropy, Recipe(momentum=0.9, weight_decay=1e-3, clip_norm=1.0)
+    ),
+    "pool of 1": lambda model, data: PoolTrainer(model, data, cross_entropy, workers=1),
+    "pool of 3, adam": lambda model, data: PoolTrainer(
+        model, data, cross_entropy, Recipe(optimizer="adam"), workers=3
     ),
 }
 every_trainer = pytest.mark.parametrize("name", TRAINERS)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -108,12 +109,12 @@ class BatchedTrainer(Trainer):
                 if self._max_group == self._num_lanes == 1:
                     raise
             if outcomes is None:  # the handler is left: its traceback held on to memory
-                self._shrink()
+                self._shrink(len(tasks))
         yield from outcomes
 
-    def _shrink(self) -> None:
+    def _shrink(self, num_tasks: int) -> None:
         if self._max_group > 1:
-            self._max_group //= 2
+            self._max_group = max(1, min(self._max_group, num_tasks) // 2)
         else:
             self._num_lanes = 1
         self._lanes.clear()
@@ -124,12 +125,14 @@ class BatchedTrainer(Trainer):
         steps = {t.id: num_steps(self._size(t), t.plan)[0] for t in tasks}
         tasks = sorted(tasks, key=lambda task: -steps[task.id])
         room, epoch = self._room(tasks)
+        proximal = any(task.plan.proximal for task in tasks)
         everything = table(self._rows, tasks, room)
         parts = pack([steps[t.id] for t in tasks], self._num_lanes, self._max_group)
         trained = []
         for number, part in enumerate(parts):
             some = tasks[part]
-            group = self._group(number % self._num_lanes, some, room, epoch)
+            lane = number % self._num_lanes
+            group = self._group(lane, len(some), room=room, epoch=epoch, proximal=proximal)
             trained.append(group.train(some, everything.part(part), self._shapes(some, room)))
         for group in self._lanes.values():
             group.join()
@@ -147,25 +150,16 @@ class BatchedTrainer(Trainer):
         rooms = [known[task.plan.batch_size] for task in tasks]
         return max(room for room, _ in rooms), max(epoch for _, epoch in rooms)
 
-    def _group(self, lane: int, tasks: Sequence[Task], room: int, epoch: int) -> Group:
+    def _group(self, lane: int, num: int, **needs: Any) -> Group:
         """The lane's group, made anew where it is too small."""
         assert self._way is not None
-        proximal = any(task.plan.proximal for task in tasks)
-        group = self._lanes.get(lane)
-        if group is not None and group.holds(len(tasks), room, epoch, proximal=proximal):
-            return group
-        self._lanes.pop(lane, None)
-        del group
-        group = Group(
-            self._way.make(),
-            self._recipe,
-            self._samples,
-            self._like,
-            size=width_for(len(tasks)),
-            room=room,
-            epoch=epoch,
-            proximal=proximal,
-        )
+        group = self._lanes.pop(lane, None)
+        if group is None or not group.holds(num, **needs):
+            del group  # before there is another: memory may be short
+            size = width_for(num)
+            group = Group(
+                self._way.make(), self._recipe, self._samples, self._like, size=size, **needs
+            )
         self._lanes[lane] = group
         return group
 

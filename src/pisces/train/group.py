@@ -90,7 +90,7 @@ class Group:
             weights = [self._weights[k].clone() for k in range(len(tasks))]
             return Trained(tasks, weights, self._said(len(tasks), table))
 
-    def holds(self, num: int, room: int, epoch: int, *, proximal: bool) -> bool:
+    def holds(self, num: int, *, room: int, epoch: int, proximal: bool) -> bool:
         """Is there room for so many clients, with so many samples and steps?"""
         fits = num <= len(self._rows) and epoch < len(self._losses)
         return fits and room == self._rows.shape[1] and proximal <= self._proximal

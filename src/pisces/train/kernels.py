@@ -73,24 +73,23 @@ def kernel_gradient(
     """What each kernel and each bias contributed."""
     clients, num, outputs, rows, columns = gradient.shape
     channels, height, width = images.shape[2:]
-    products = channels * size[0] * size[1]
+    lines, deep = channels * size[0], triton.next_power_of_2(size[1] + 1)
     across = min(_SUMS, _across(outputs))
     turns = triton.cdiv(num * rows * columns, _WARP)
-    lines = channels * size[0]
     splits = min(turns, triton.cdiv(_LINES, lines))
     partial = torch.empty(
-        splits, clients, outputs, products + 1, dtype=torch.float32, device=images.device
+        splits, clients, outputs, lines, deep, dtype=torch.float32, device=images.device
     )
     grid = (splits * lines, clients, triton.cdiv(outputs, across))
     _kernel_gradient[grid](
         gradient.contiguous(), images.contiguous(), partial,
         num, channels, height, width, outputs, rows, columns,
         splits, triton.cdiv(turns, splits) * _WARP,
-        *size, *stride, *pad, _WARP, across, triton.next_power_of_2(size[1] + 1),
+        *size, *stride, *pad, _WARP, across, deep,
         num_warps=1,
     )  # fmt: skip
     whole = partial.sum(dim=0).to(images.dtype)
-    return whole[..., :-1].unflatten(2, (channels, *size)), whole[..., -1]
+    return whole[..., : size[1]].unflatten(2, (channels, size[0])), whole[..., 0, size[1]]
 
 
 def pool(images: torch.Tensor, size: Pair) -> tuple[torch.Tensor, torch.Tensor]:
@@ -231,10 +230,11 @@ def _kernel_gradient(
     client = tl.program_id(1).to(tl.int64)
     split, line = tl.program_id(0) % splits, tl.program_id(0) // splits
     channel, i = line // high, line % high
-    j = tl.arange(0, DEEP)  # beside a line of the kernel, as a pixel that is always 1, its bias
+    # A line of the kernel and, as a pixel that is always 1, the bias. In scattered order: of two
+    # that follow each other Triton 3.6 takes one to lie inside the image because the other does.
+    j = (tl.arange(0, DEEP) * 3) % DEEP
     out = tl.program_id(2) * ACROSS + tl.arange(0, ACROSS)
     area: tl.constexpr = rows * columns
-    products: tl.constexpr = channels * high * wide
     images += (client * num * channels + channel) * height * width
     gradient += client * num * outputs * area
     total = tl.zeros((ACROSS, DEEP, TILE), tl.float32)
@@ -253,12 +253,9 @@ def _kernel_gradient(
         known = (out < outputs)[:, None] & there[None, :]
         worth = tl.load(gradient + (out * area)[:, None] + start[None, :], mask=known, other=0.0)
         total += worth.to(tl.float32)[:, None, :] * pixel[None, :, :]
-    partial += ((split * tl.num_programs(1) + client) * outputs + out)[:, None] * (products + 1)
-    to = tl.where(j < wide, line * wide + j, products)
-    fits = (j < wide) | ((j == wide) & (line == 0))
-    tl.store(
-        partial + to[None, :], tl.sum(total, axis=2), mask=(out < outputs)[:, None] & fits[None, :]
-    )
+    row = ((split * tl.num_programs(1) + client) * outputs + out) * channels * high + line
+    to = row[:, None] * DEEP + j[None, :]
+    tl.store(partial + to, tl.sum(total, axis=2), mask=(out < outputs)[:, None])
 
 
 @triton.jit

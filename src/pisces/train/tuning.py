@@ -39,8 +39,9 @@ def keep_memory() -> None:
 @contextmanager
 def faster_pooling(model: nn.Module) -> Iterator[None]:
     """Let a model that convolves on the CPU pool many planes at a time; not a bit differs."""
-    convolves = any(isinstance(module, nn.Conv2d) for module in model.modules())
-    with _PlanarPooling() if convolves else nullcontext():
+    convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
+    on_cpu = any(convolution.weight.device.type == "cpu" for convolution in convolutions)
+    with _PlanarPooling() if on_cpu else nullcontext():
         yield
 
 
@@ -65,7 +66,7 @@ class _PlanarPooling(TorchFunctionMode):
 
 def _has_planes(x: torch.Tensor) -> bool:
     enough = x.dim() == 4 and x.shape[0] * x.shape[1] >= _FEWEST_PLANES
-    return enough and x.is_contiguous() and x.device.type == "cpu"
+    return enough and x.is_contiguous()
 
 
 class _MaxPool(torch.autograd.Function):
