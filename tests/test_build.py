@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -121,6 +122,55 @@ def test_what_cannot_work_is_refused_in_one_line(
     assert rule in message
     assert remedy in message
     assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "trainer"),
+    [
+        (("train.workers=1",), "SequentialTrainer"),
+        (("train.workers=2",), "PoolTrainer"),
+        (("train.backend=sequential", "train.workers=2"), "SequentialTrainer"),
+        (("train.backend=pool", "train.workers=1"), "PoolTrainer"),
+        (("train.backend=batched",), "BatchedTrainer"),
+        (("train.backend=batched", "train.precision=bf16"), "BatchedTrainer"),
+    ],
+)
+def test_the_backend_is_chosen(settings: tuple[str, ...], trainer: str) -> None:
+    chosen = built(*settings).trainer(torch.device("cpu"))
+    assert type(chosen).__name__ == trainer
+    chosen.close()
+
+
+def test_on_a_gpu_clients_are_batched() -> None:
+    assert built()._backend(torch.device("cuda")) == "batched"
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (("train.precision=bf16", "train.backend=sequential"), "train.precision: only batched"),
+        (("train.backend=pool", "train.device=meta"), "train.backend: a pool trains on the CPU"),
+    ],
+)
+def test_a_backend_that_cannot_do_it_is_refused(settings: tuple[str, ...], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        built(*settings)
+
+
+def test_the_backend_changes_nothing_but_the_speed() -> None:
+    logs = {}
+    for backend in ("sequential", "pool", "batched"):
+        settings = (f"train.backend={backend}", "train.workers=2", "stop.time_s=120")
+        memory = Memory()
+        with closing(wire(built(*settings), memory)) as coordinator:
+            coordinator.run()
+        logs[backend] = memory.lines
+    assert logs["pool"] == logs["sequential"]
+    # Batched training rounds differently: the same decisions, losses that agree to many digits.
+    for one, other in zip(logs["batched"], logs["sequential"], strict=True):
+        assert [one[k] for k in ("kind", "at")] == [other[k] for k in ("kind", "at")]
+        assert one.get("client") == other.get("client")
+        assert one.get("loss") == pytest.approx(other.get("loss"), rel=1e-3)
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:

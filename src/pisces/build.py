@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import multiprocessing
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -164,7 +165,9 @@ class Simulation:
             return self.backend
         if device.type != "cpu":
             return "batched"
-        return "pool" if (self.workers or num_cores()) > 1 else "sequential"
+        may_have_children = not multiprocessing.current_process().daemon
+        several = (self.workers or num_cores()) > 1
+        return "pool" if several and may_have_children else "sequential"
 
     def _check_stop(self) -> None:
         stop, measured = self.stop, [*self.metrics, "loss"]

@@ -37,12 +37,13 @@ def is_gone(group: int) -> bool:
     return not [stat for pgid, stat in rows if int(pgid) == group and not stat.startswith("Z")]
 
 
-def workers_of(group: int) -> list[int]:
+def workers_of(parent: int) -> list[int]:
+    """The processes that make runs; what those start themselves is not among them."""
     listed = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,pgid=,args="], capture_output=True, text=True, check=True
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     )
     rows = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
-    return [int(pid) for pid, pgid, args in rows if int(pgid) == group and "spawn_main" in args]
+    return [int(pid) for pid, ppid, args in rows if int(ppid) == parent and "spawn_main" in args]
 
 
 def assert_complete(run: str) -> None:

@@ -22,7 +22,7 @@ from torch import nn
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError, RunError
 from pisces.models.flat import flatten
-from pisces.train import pool, sequential, tuning
+from pisces.train import pool, processes, sequential
 from pisces.train.base import Outcome, Recipe, Trainer
 from pisces.train.pool import PoolTrainer
 from pisces.train.sequential import SequentialTrainer
@@ -432,7 +432,7 @@ def test_what_cannot_be_sent_is_named(
 
 
 def test_no_fork_where_autograd_has_threads() -> None:
-    assert tuning.can_fork() == (sys.platform == "linux")
+    assert processes.can_fork() == (sys.platform == "linux")
     named, done = threading.Event(), threading.Event()
 
     def pretend() -> None:
@@ -444,7 +444,7 @@ def test_no_fork_where_autograd_has_threads() -> None:
     thread.start()
     named.wait()
     try:
-        assert not tuning.can_fork()
+        assert not processes.can_fork()
     finally:
         done.set()
         thread.join()

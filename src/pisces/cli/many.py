@@ -10,11 +10,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -26,6 +25,7 @@ from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
 from pisces.record.tail import Tail
 from pisces.record.writer import EVENTS
+from pisces.train.processes import born_deaf, end_with_parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _Crew:
         """Keep everybody busy, look how they are doing; False when all is done or interrupted."""
         # One job per worker: a job queued in the pool could not be taken back.
         while self._todo and len(self._busy) < self._num_workers:
-            with _born_deaf():
+            with born_deaf():
                 job = self._todo.pop(0)
                 self._busy.add(self._pool.submit(_make_run, job, self._num_workers))
         done, self._busy = wait(self._busy, REFRESH_S, FIRST_COMPLETED)
@@ -142,28 +142,11 @@ def _has_begun(events: Path) -> bool:
 # --- in the workers -------------------------------------------------------------------------------
 
 
-@contextmanager
-def _born_deaf() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach, however early: they inherit what is blocked."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _prepare() -> None:
     """Be deaf to Ctrl-C until there is a run to interrupt, and end with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    end_with_parent()
 
 
 def _make_run(job: Job, num_runs: int) -> None:

@@ -29,8 +29,8 @@ from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError, RunError
 from pisces.models.flat import flatten
 from pisces.train.base import Loss, Outcome, Recipe, Trainer
+from pisces.train.processes import born_deaf, can_fork, settle_worker
 from pisces.train.sequential import SequentialTrainer
-from pisces.train.tuning import born_deaf, can_fork, settle_worker
 from pisces.types import Plan, Report, Task, Weights
 
 log = logging.getLogger("pisces")
@@ -291,6 +291,7 @@ def _pickled(name: str, thing: object) -> bytes:
 def _work(pipe: Connection, slot: Weights, parts: _Parts, inherited: Sequence[Connection]) -> None:
     """Carry out orders until the parent lets go of the pipe, or dies."""
     settle_worker()
+    torch.set_num_threads(1)
     for end in inherited:  # or the parent could not let go of them
         end.close()
     log.handlers, log.propagate = [_Telling(pipe)], False

@@ -1,17 +1,11 @@
-"""What lets a process train fast on the CPU, and be a good worker; no result depends on it."""
+"""What lets a process train fast on the CPU; no result depends on it."""
 
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
-import os
 import platform
-import signal
-import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -31,9 +25,6 @@ def keep_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
         libc.mallopt(_TRIM_THRESHOLD, _NEVER_TRIM)
-
-
-# --- max pooling ----------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -99,56 +90,3 @@ class _MaxPool(torch.autograd.Function):
         x, places = ctx.saved_tensors
         back = torch.ops.aten.max_pool2d_with_indices_backward
         return back(gradient, x, *ctx.window, places), None
-
-
-# --- processes ------------------------------------------------------------------------------------
-
-
-def can_fork() -> bool:
-    """May a forked process train? Yes on Linux, with one thread, unless autograd has threads here.
-
-    Elsewhere system libraries mind. Autograd starts threads, which a fork would lack, at its first
-    backward pass where there is a GPU, even if it is not used.
-    """
-    if sys.platform != "linux":
-        return False
-    return not any(name.startswith("pt_autograd") for name in _thread_names())
-
-
-def _thread_names() -> Iterator[str]:
-    for name in Path("/proc/self/task").glob("*/comm"):
-        with suppress(OSError):  # it ended meanwhile
-            yield name.read_text()
-
-
-@contextmanager
-def born_deaf() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach, however early: they inherit what is blocked."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def settle_worker() -> None:
-    """Leave behind what was inherited: signals are the parent's to handle, streams are its own.
-
-    A stream of the parent's may be locked for ever, by a thread that was not forked along.
-    """
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    with suppress(OSError):  # there may be none
-        sys.stdout = os.fdopen(1, "w", 1, closefd=False)
-        sys.stderr = os.fdopen(2, "w", 1, closefd=False)
-    torch.set_num_threads(1)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

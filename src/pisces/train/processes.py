@@ -1,0 +1,66 @@
+"""How a process becomes a good worker: deaf to what is meant for its parent, gone when that is."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def can_fork() -> bool:
+    """May a forked process train? Yes on Linux, with one thread, unless autograd has threads here.
+
+    Elsewhere system libraries mind. Autograd starts threads, which a fork would lack, at its first
+    backward pass where there is a GPU, even if it is not used.
+    """
+    if sys.platform != "linux":
+        return False
+    return not any(name.startswith("pt_autograd") for name in _thread_names())
+
+
+def _thread_names() -> Iterator[str]:
+    for name in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # it ended meanwhile
+            yield name.read_text()
+
+
+@contextmanager
+def born_deaf() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach, however early: they inherit what is blocked."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def settle_worker() -> None:
+    """Leave behind what was inherited: signals are the parent's to handle, streams are its own.
+
+    A stream of the parent's may be locked for ever, by a thread that was not forked along.
+    """
+    end_with_parent()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    with suppress(OSError):  # there may be none
+        sys.stdout = os.fdopen(1, "w", 1, closefd=False)
+        sys.stderr = os.fdopen(2, "w", 1, closefd=False)
+
+
+def end_with_parent() -> None:
+    """Let this process end when its parent does, however that ends."""
+    threading.Thread(target=_wait_for_its_end, daemon=True).start()
+
+
+def _wait_for_its_end() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
