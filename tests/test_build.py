@@ -170,7 +170,8 @@ def test_the_backend_changes_nothing_but_the_speed() -> None:
     for one, other in zip(logs["batched"], logs["sequential"], strict=True):
         assert [one[k] for k in ("kind", "at")] == [other[k] for k in ("kind", "at")]
         assert one.get("client") == other.get("client")
-        assert one.get("loss") == pytest.approx(other.get("loss"), rel=1e-3)
+        if "loss" in other:
+            assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
