@@ -42,7 +42,7 @@ EVERYBODY = {"concurrency": 200}
 
 
 def measure(quick: bool) -> list[Row]:
-    long_s = 400.0 if quick else 4000.0
+    long_s = 400.0 if quick else 2000.0
     both = {"clients": EVERYBODY, "data": UNEQUAL}
     rows = [
         whole_run("LeNet-5, C = 20", {}, 1015.0),
