@@ -12,6 +12,7 @@ Results agree with the sequential trainer's up to float rounding, however tasks 
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -118,6 +119,7 @@ class BatchedTrainer(Trainer):
         else:
             self._num_lanes = 1
         self._lanes.clear()
+        gc.collect()  # what the failed step was about to compute hangs together in circles
         torch.cuda.empty_cache()
         log.info("out of memory: from now on groups of at most %d clients", self._max_group)
 
