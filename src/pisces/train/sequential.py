@@ -15,7 +15,7 @@ from torch.optim.sgd import sgd
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten, load_flat
 from pisces.train.base import Loss, Outcome, Recipe, Trainer
-from pisces.train.shuffle import batch_sizes, shuffled
+from pisces.train.shuffle import batch_sizes, num_steps, shuffled
 from pisces.train.tuning import faster_pooling, keep_memory
 from pisces.types import Plan, Report, Task
 
@@ -47,6 +47,10 @@ class SequentialTrainer(Trainer):
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Train the tasks in order."""
         for task in tasks:
+            size = len(self._rows[task.client])
+            if num_steps(size, task.plan)[0] == 0:  # asked for nothing, it gives back what it got
+                yield Outcome(task.id, task.weights, Report(size))
+                continue
             with _seeded(self._device, task.seed), faster_pooling(self._model):
                 outcome = self._train(task)
             yield outcome
@@ -58,14 +62,14 @@ class SequentialTrainer(Trainer):
         self._model.train()
         step = _Step(self._model, self._loss, self._recipe, task.plan)
         first_epoch = _LossStatistics()
-        num_steps = 0
+        done = 0
         for epoch, batch in self._batches(task):
             inputs, targets = (x.index_select(0, batch) for x in (self._inputs, self._targets))
             losses = step(inputs, targets)
-            num_steps += 1
+            done += 1
             if epoch == 0:
                 first_epoch.add(losses, len(batch))
-        report = first_epoch.report(len(self._rows[task.client]), num_steps)
+        report = first_epoch.report(len(self._rows[task.client]), done)
         return Outcome(task.id, flatten(self._model, task.weights.layout), report)
 
     def _batches(self, task: Task) -> Iterator[tuple[int, torch.Tensor]]:
