@@ -426,7 +426,7 @@ def test_pooling_by_planes_differs_in_nothing(window: dict[str, Any], dtype: tor
     rng = torch.Generator().manual_seed(1)
     x = torch.randn(5, 7, 9, 11, generator=rng, dtype=dtype).mul(2).round()
     expected = maxima_and_gradient(x, window)
-    with faster_pooling(nn.Conv2d(1, 1, 1)):
+    with faster_pooling(nn.Conv2d(1, 1, 1))():
         found = maxima_and_gradient(x, window)
     assert torch.equal(found[0], expected[0])
     assert torch.equal(found[1], expected[1])
@@ -445,7 +445,7 @@ def test_pooling_by_planes_differs_in_nothing(window: dict[str, Any], dtype: tor
     ],
 )
 def test_pooling_is_left_alone_where_it_gains_nothing(model: nn.Module, x: torch.Tensor) -> None:
-    with faster_pooling(model):
+    with faster_pooling(model)():
         pooled = functional.max_pool2d(x.requires_grad_(), 2)
         _, places = functional.max_pool2d(x, 2, return_indices=True)
     assert pooled.grad_fn is not None

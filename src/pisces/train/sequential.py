@@ -51,7 +51,7 @@ class SequentialTrainer(Trainer):
             if num_steps(size, task.plan)[0] == 0:  # asked for nothing, it gives back what it got
                 yield Outcome(task.id, task.weights, Report(size))
                 continue
-            with _seeded(self._device, task.seed), faster_pooling(self._model):
+            with _seeded(self._device, task.seed):
                 outcome = self._train(task)
             yield outcome
 
@@ -104,6 +104,7 @@ class _Step:
 
     def __init__(self, model: nn.Module, loss: Loss, recipe: Recipe, plan: Plan) -> None:
         self._model = model
+        self._pooling = faster_pooling(model)
         self._loss = loss
         self._clip_norm = recipe.clip_norm
         self._parameters = [p for p in model.parameters() if p.requires_grad]
@@ -114,7 +115,9 @@ class _Step:
 
     def __call__(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Do the step; returns the losses before it, per sample if the loss gives them."""
-        losses = self._loss(self._model(inputs), targets)
+        with self._pooling():
+            outputs = self._model(inputs)
+        losses = self._loss(outputs, targets)
         for parameter in self._parameters:
             parameter.grad = None
         torch.autograd.backward(losses.mean())
