@@ -40,6 +40,12 @@ def choose(
     model: nn.Module, loss: Loss, samples: Samples, room: int, precision: Precision = "float32"
 ) -> Way:
     """Stacked where the model can be and gains by it, else alone; `room` is a step's samples."""
+    device = samples[0].device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):  # others draw from it
+        return _choose(model, loss, samples, room, precision)
+
+
+def _choose(model: nn.Module, loss: Loss, samples: Samples, room: int, precision: Precision) -> Way:
     _check_loss_and_draws(copy.deepcopy(model), loss, samples)
     layout = layout_of(model)
     if _flop(copy.deepcopy(model), samples, room) < LARGE_STEP_FLOP:
