@@ -205,6 +205,20 @@ def test_the_way_is_found_by_trying(name: str, stacks: bool) -> None:
     assert way.stacks is stacks
 
 
+@pytest.mark.parametrize("make", [SequentialTrainer, BatchedTrainer])
+def test_one_sample_is_too_few_for_batch_statistics(make: Callable[..., Trainer]) -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
+    trainer = make(model, federation((6,)), cross_entropy)
+    tasks = tasks_for(model)
+    single = SIZES.index(1)
+    others = [task for task in tasks if task.client != single]
+    assert len(trained(trainer, others)) == len(others)
+    nothing = replace(tasks[single], plan=replace(tasks[single].plan, max_steps=0))
+    assert trained(trainer, [*others, nothing])[nothing.id].report.num_steps == 0
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        trained(trainer, [tasks[single]])
+
+
 def with_dropout() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double()
 

@@ -26,7 +26,7 @@ from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten
 from pisces.train.base import Loss, Outcome, Precision, Recipe, Trainer
 from pisces.train.group import Group, Shape
-from pisces.train.probe import CannotBatchError, Way, choose
+from pisces.train.probe import CannotBatchError, Way, check_single_sample, choose
 from pisces.train.sequential import SequentialTrainer
 from pisces.train.shuffle import Rows, batch_sizes, num_steps, table
 from pisces.types import Task
@@ -63,6 +63,7 @@ class BatchedTrainer(Trainer):
         self._max_group, self._num_lanes = max_group, num_lanes or 0  # 0: as suits the model
         self._lanes: dict[int, Group] = {}
         self._way: Way | None = None
+        self._takes_one = False  # sample in a step, as batch normalisation does not
         self._one_by_one: SequentialTrainer | None = None
 
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
@@ -125,6 +126,9 @@ class BatchedTrainer(Trainer):
 
     def _train(self, tasks: Sequence[Task]) -> list[Outcome]:
         steps = {t.id: num_steps(self._size(t), t.plan)[0] for t in tasks}
+        if not self._takes_one and any(steps[t.id] and self._smallest(t) == 1 for t in tasks):
+            check_single_sample(self._model, self._samples)
+            self._takes_one = True
         tasks = sorted(tasks, key=lambda task: -steps[task.id])
         room, epoch = self._room(tasks)
         proximal = any(task.plan.proximal for task in tasks)
@@ -142,6 +146,10 @@ class BatchedTrainer(Trainer):
 
     def _size(self, task: Task) -> int:
         return int(self._rows.sizes[task.client])
+
+    def _smallest(self, task: Task) -> int:
+        """The samples of its smallest step, if they are few."""
+        return min(self._size(task), task.plan.batch_size)
 
     def _room(self, tasks: Sequence[Task]) -> tuple[int, int]:
         """The most samples in a step, and steps in an epoch, of any client: later tasks fit too."""

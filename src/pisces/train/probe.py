@@ -57,6 +57,12 @@ def _choose(model: nn.Module, loss: Loss, samples: Samples, room: int, precision
     return Way(partial(Alone, model, loss, layout, precision), stacks=False)
 
 
+def check_single_sample(model: nn.Module, samples: Samples) -> None:
+    """Raise what the model raises, trained on a batch of one; stacked, its layers would not."""
+    with torch.no_grad():
+        copy.deepcopy(model).train()(_few(samples, 1)[0])
+
+
 def _bytes(gradients: Gradients, model: nn.Module, samples: Samples, room: int) -> int | None:
     """What a step takes per client, its rows and the optimiser's included."""
     device = samples[0].device
