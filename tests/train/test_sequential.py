@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten
 from pisces.train.base import Loss, Outcome, Recipe
 from pisces.train.sequential import SequentialTrainer
 from pisces.train.shuffle import shuffled
-from pisces.train.tuning import faster_pooling
 from pisces.types import Plan, Task, Weights
 
 # One weight w, outputs w x, loss (w x - y)^2: its gradient is 2 x (w x - y).
@@ -402,55 +400,6 @@ def test_a_gradient_may_come_late() -> None:
 
 
 # --- faster, not different ------------------------------------------------------------------------
-
-WINDOWS: dict[str, dict[str, Any]] = {
-    "2": {"kernel_size": 2},
-    "overlapping": {"kernel_size": 3, "stride": 2},
-    "padded": {"kernel_size": (2, 3), "stride": 2, "padding": (1, 0)},
-    "dilated": {"kernel_size": 2, "stride": 1, "dilation": 2},
-    "with a remainder": {"kernel_size": 2, "stride": 2, "ceil_mode": True},
-}
-
-
-def maxima_and_gradient(x: torch.Tensor, window: dict[str, Any]) -> tuple[torch.Tensor, ...]:
-    x = x.detach().requires_grad_()
-    maxima = functional.max_pool2d(x, **window)
-    weights = torch.randn(maxima.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
-    return maxima, *torch.autograd.grad((maxima * weights).sum(), x)
-
-
-@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_pooling_by_planes_differs_in_nothing(window: dict[str, Any], dtype: torch.dtype) -> None:
-    # Rounded, so that many windows have several maxima: the same one must be chosen.
-    rng = torch.Generator().manual_seed(1)
-    x = torch.randn(5, 7, 9, 11, generator=rng, dtype=dtype).mul(2).round()
-    expected = maxima_and_gradient(x, window)
-    with faster_pooling(nn.Conv2d(1, 1, 1))():
-        found = maxima_and_gradient(x, window)
-    assert torch.equal(found[0], expected[0])
-    assert torch.equal(found[1], expected[1])
-    assert found[0].grad_fn is not None
-    assert found[0].grad_fn.name() == "_MaxPoolBackward"  # it was done the other way
-    assert found[0].is_contiguous()
-
-
-@pytest.mark.parametrize(
-    ("model", "x"),
-    [
-        (nn.Linear(1, 1), torch.ones(4, 4, 4, 4)),  # does not convolve
-        (nn.Conv2d(1, 1, 1), torch.ones(3, 5, 4, 4)),  # 15 planes fill no register
-        (nn.Conv2d(1, 1, 1), torch.ones(16, 4, 4)),  # one sample without a batch
-        (nn.Conv2d(1, 1, 1), torch.ones(4, 4, 4, 4).to(memory_format=torch.channels_last)),
-    ],
-)
-def test_pooling_is_left_alone_where_it_gains_nothing(model: nn.Module, x: torch.Tensor) -> None:
-    with faster_pooling(model)():
-        pooled = functional.max_pool2d(x.requires_grad_(), 2)
-        _, places = functional.max_pool2d(x, 2, return_indices=True)
-    assert pooled.grad_fn is not None
-    assert pooled.grad_fn.name() == "MaxPool2DWithIndicesBackward0"
-    assert places.shape == pooled.shape
 
 
 def test_training_imports_no_compiler() -> None:

@@ -12,15 +12,15 @@ _LEAST = 4  # pixels a side: halved twice, one is left
 
 
 def small_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Sequential:
-    """Two 3 x 3 convolutions, each followed by pooling and ReLU, and a linear layer."""
+    """Two 3 x 3 convolutions, each followed by ReLU and pooling, and a linear layer."""
     channels, height, width = image_shape("small_cnn", input_shape, _LEAST, "mlp")
     return nn.Sequential(
         nn.Conv2d(channels, 16, 3, padding=1),
-        nn.MaxPool2d(2),  # before the ReLU it is the same, and leaves it a quarter of the work
         nn.ReLU(),
-        nn.Conv2d(16, 32, 3, padding=1),
         nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
         nn.ReLU(),
+        nn.MaxPool2d(2),
         nn.Flatten(),
         nn.Linear(32 * (height // 4) * (width // 4), num_classes),
     )

@@ -47,6 +47,19 @@ def load_flat(model: nn.Module, weights: Weights) -> None:
             tensors[s.name].copy_(weights.flat[s.start : s.stop].view(s.shape))
 
 
+class Counters:
+    """A model's integer buffers: no part of its weights, but its results may depend on them."""
+
+    def __init__(self, model: nn.Module) -> None:
+        counters = [b for b in model.buffers() if not b.is_floating_point()]
+        self._counters = [(counter, counter.clone()) for counter in counters]
+
+    def reset(self) -> None:
+        """Set them to what they were at first."""
+        for counter, start in self._counters:
+            counter.copy_(start)
+
+
 def state_dict_of(weights: Weights, model: nn.Module) -> dict[str, torch.Tensor]:
     """The weights as a plain `state_dict`; counters and other state come from `model`."""
     state: dict[str, torch.Tensor] = {

@@ -20,11 +20,11 @@ def lenet5(input_shape: Sequence[int], num_classes: int) -> nn.Sequential:
     channels, height, width = image_shape("lenet5", input_shape, _LEAST, "mlp or small_cnn")
     return nn.Sequential(
         nn.Conv2d(channels, 6, 5, padding=2),
-        nn.MaxPool2d(2),  # before the ReLU it is the same, and leaves it a quarter of the work
         nn.ReLU(),
-        nn.Conv2d(6, 16, 5),
         nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5),
         nn.ReLU(),
+        nn.MaxPool2d(2),
         nn.Flatten(),
         nn.Linear(16 * _side(height) * _side(width), 120),
         nn.ReLU(),

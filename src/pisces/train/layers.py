@@ -10,17 +10,19 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import torch
 from torch import nn
 
 from pisces.train.stacked import convolve, max_pool
+from pisces.train.tuning import pool_first
 
 
 def stackable(model: nn.Module) -> tuple[nn.Module, dict[str, MaskedBatchNorm]]:
     """A copy of `model` made of such layers, and its batch normalisations by name."""
-    model = copy.deepcopy(model)
+    model = copy.deepcopy(pool_first(model))
     norms: dict[str, MaskedBatchNorm] = {}
     for name, layer in model.named_modules():
         if type(layer) is nn.Conv2d and _is_plain_convolution(layer):
@@ -44,7 +46,9 @@ def _is_plain_convolution(layer: nn.Conv2d) -> bool:
 def _is_plain_pooling(layer: nn.MaxPool2d) -> bool:
     side_by_side = _pair(layer.kernel_size) == _pair(layer.stride)
     spread = _pair(layer.dilation) != (1, 1) or _pair(layer.padding) != (0, 0)
-    return side_by_side and not spread and not layer.ceil_mode and not layer.return_indices
+    plain = not (spread or layer.ceil_mode or layer.return_indices)
+    # Where in its window each maximum stood is kept in a byte.
+    return plain and side_by_side and math.prod(_pair(layer.kernel_size)) <= 256
 
 
 class StackedConv2d(nn.Conv2d):

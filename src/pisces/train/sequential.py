@@ -13,10 +13,10 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from pisces.data.federated import FederatedData
-from pisces.models.flat import flatten, load_flat
+from pisces.models.flat import Counters, flatten, load_flat
 from pisces.train.base import Loss, Outcome, Recipe, Trainer
 from pisces.train.shuffle import batch_sizes, num_steps, shuffled
-from pisces.train.tuning import faster_pooling, keep_memory
+from pisces.train.tuning import faster_pooling, keep_memory, pool_first
 from pisces.types import Plan, Report, Task
 
 log = logging.getLogger("pisces")
@@ -33,16 +33,16 @@ class SequentialTrainer(Trainer):
         recipe: Recipe | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self._model = model.to(device)
+        self._model = pool_first(model.to(device))
         self._inputs = data.inputs.to(device)
         self._targets = data.targets.to(device)
-        self._rows = [torch.from_numpy(rows).to(device) for rows in data.rows]
+        self._rows = data.rows
         self._loss = loss
         self._recipe = recipe or Recipe()
         self._device = torch.device(device)
-        counters = [b for b in self._model.buffers() if not b.is_floating_point()]
-        self._counters = [(counter, counter.clone()) for counter in counters]
-        keep_memory()
+        self._counters = Counters(self._model)
+        if self._device.type == "cpu":
+            keep_memory()
 
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Train the tasks in order."""
@@ -57,8 +57,7 @@ class SequentialTrainer(Trainer):
 
     def _train(self, task: Task) -> Outcome:
         load_flat(self._model, task.weights)
-        for counter, start in self._counters:  # not part of the weights, but of the result
-            counter.copy_(start)
+        self._counters.reset()
         self._model.train()
         step = _Step(self._model, self._loss, self._recipe, task.plan)
         first_epoch = _LossStatistics()
@@ -74,7 +73,7 @@ class SequentialTrainer(Trainer):
 
     def _batches(self, task: Task) -> Iterator[tuple[int, torch.Tensor]]:
         """Row numbers of each step's samples, with the epoch they belong to."""
-        rows, plan = self._rows[task.client], task.plan
+        rows, plan = torch.from_numpy(self._rows[task.client]).to(self._device), task.plan
         left = plan.max_steps
         for epoch in range(plan.epochs):
             order = rows[shuffled(len(rows), task.seed, epoch, self._device)]

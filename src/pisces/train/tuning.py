@@ -1,11 +1,13 @@
-"""What lets a process train fast on the CPU; no result depends on it."""
+"""What lets a process train fast, above all on the CPU; not a bit of a result depends on it."""
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -25,6 +27,41 @@ def keep_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
         libc.mallopt(_TRIM_THRESHOLD, _NEVER_TRIM)
+
+
+def pool_first(model: nn.Module) -> nn.Module:
+    """The model, or a copy that pools before a ReLU where it did right after it.
+
+    Order does not matter to the largest of some values, nor to where its gradient goes; but pooling
+    by windows of 2 x 2 leaves the ReLU a quarter of the work.
+    """
+    if not any(True for _ in _pools_after_relu(model)):
+        return model
+    model = copy.deepcopy(model)
+    for chain, at in list(_pools_after_relu(model)):
+        chain[at], chain[at + 1] = chain[at + 1], chain[at]
+    return model
+
+
+def _pools_after_relu(model: nn.Module) -> Iterator[tuple[nn.Sequential, int]]:
+    """Where in a chain of layers a ReLU has a pooling behind it.
+
+    Only chains of chains are looked at: anything else may use the links of its chains one by one.
+    """
+    if type(model) is not nn.Sequential:
+        return
+    for at, (layer, after) in enumerate(pairwise(model)):
+        pools = type(after) is nn.MaxPool2d and not after.return_indices
+        if type(layer) is nn.ReLU and pools and not (_is_watched(layer) or _is_watched(after)):
+            yield model, at
+    for layer in model:
+        yield from _pools_after_relu(layer)
+
+
+def _is_watched(layer: nn.Module) -> bool:
+    """Has somebody hooked a function on it, which would see other values?"""
+    before, after = layer._forward_pre_hooks, layer._forward_hooks
+    return bool(before or after or layer._backward_pre_hooks or layer._backward_hooks)
 
 
 def faster_pooling(model: nn.Module) -> Callable[[], AbstractContextManager[Any]]:
