@@ -141,6 +141,15 @@ def test_the_backend_is_chosen(settings: tuple[str, ...], trainer: str) -> None:
     chosen.close()
 
 
+def test_where_processes_cannot_be_forked_there_is_a_pool_only_if_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(build, "can_fork", lambda: False)
+    cpu = torch.device("cpu")
+    assert built("train.workers=2")._backend(cpu) == "sequential"
+    assert built("train.workers=2", "train.backend=pool")._backend(cpu) == "pool"
+
+
 def test_on_a_gpu_clients_are_batched() -> None:
     assert built()._backend(torch.device("cuda")) == "batched"
 

@@ -14,7 +14,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import torch
 from pydantic import ValidationError, create_model
@@ -38,7 +38,9 @@ from pisces.policy import Policies
 from pisces.record.lines import Recorder
 from pisces.stop import Stop
 from pisces.train.base import Loss, Precision, Recipe, Trainer
+from pisces.train.processes import can_fork
 from pisces.train.sequential import SequentialTrainer
+from pisces.train.tuning import pool_first
 from pisces.types import Plan
 
 PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
@@ -53,8 +55,7 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 }
 
 
-Backend = Literal["auto", "sequential", "pool", "batched"]
-TEST_BATCH = {False: 2048, True: 8192}  # by whether it is on a GPU, which likes large ones
+TEST_BATCH, TEST_BATCH_ON_GPU = 2048, 8192
 SHORTEST_TICK_S = 1e-3  # less is a mistake that would take for ever
 
 
@@ -87,7 +88,9 @@ class Simulation:
     limits: Limits = field(default_factory=Limits)
     device: str = "auto"
     threads: int | None = 1  # of torch; None: as they are
-    backend: Backend = "auto"  # "sequential", "pool", "batched"; auto: batched on a GPU, else pool
+    backend: cfg.Backend = (
+        "auto"  # "sequential", "pool", "batched"; auto: batched on a GPU, else pool
+    )
     workers: int | None = None  # processes of a pool; None: one per core
     precision: Precision = "float32"  # of batched training
 
@@ -134,7 +137,7 @@ class Simulation:
 
     def _check_trainer(self) -> None:
         device = device_of(self.device)
-        known(self.backend, get_args(Backend), "train.backend")
+        known(self.backend, get_args(cfg.Backend), "train.backend")
         if self.backend == "pool" and device.type != "cpu":
             raise ConfigError(
                 f"train.backend: a pool trains on the CPU, not on {device}; use batched there, or "
@@ -160,14 +163,14 @@ class Simulation:
             case _:
                 return SequentialTrainer(*parts, device)
 
-    def _backend(self, device: torch.device) -> Backend:
+    def _backend(self, device: torch.device) -> cfg.Backend:
         if self.backend != "auto":
             return self.backend
         if device.type != "cpu":
             return "batched"
-        may_have_children = not multiprocessing.current_process().daemon
-        several = (self.workers or num_cores()) > 1
-        return "pool" if several and may_have_children else "sequential"
+        # Not by spawning: what a script defines may not survive being sent to another process.
+        may_fork = can_fork() and not multiprocessing.current_process().daemon
+        return "pool" if may_fork and (self.workers or num_cores()) > 1 else "sequential"
 
     def _check_stop(self) -> None:
         stop, measured = self.stop, [*self.metrics, "loss"]
@@ -183,8 +186,8 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
     """A coordinator over a virtual executor."""
     s = simulation
     device = device_of(s.device)
+    weights = flatten(s.model.to(device))
     trainer = s.trainer(device)
-    weights = flatten(s.model)
     executor = VirtualExecutor(
         trainer,
         s.data.num_examples,
@@ -194,12 +197,12 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
         failures=s.failures,
     )
     test_set = TestSet(  # on a model of its own, so that testing never disturbs training
-        copy.deepcopy(s.model),
+        pool_first(copy.deepcopy(s.model)),
         s.data.test_inputs.to(device),
         s.data.test_targets.to(device),
         s.loss,
         s.metrics,
-        batch_size=TEST_BATCH[device.type == "cuda"],
+        batch_size=TEST_BATCH if device.type == "cpu" else TEST_BATCH_ON_GPU,
     )
     return Coordinator(
         policies=s.policies,

@@ -34,6 +34,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 # TOML has no word for nothing: where a limit has a default, no limit is infinity.
 Limit = Annotated[float, BeforeValidator(lambda v: math.inf if v is None else v), Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Backend = Literal["auto", "sequential", "pool", "batched"]
 
 
 class Section(BaseModel):
@@ -112,8 +113,9 @@ class Train(Section):
     batch_size: Count = Field(16, description="samples per step")
     epochs: Count = Field(5, description="passes over a client's data per task")
     device: str = Field("auto", description="auto | cpu | cuda; auto: a GPU if there is one")
-    backend: Literal["auto", "sequential", "pool", "batched"] = Field(
-        "auto", description="auto: batched on a GPU, else pool; changes nothing but the speed"
+    backend: Backend = Field(
+        "auto",
+        description="sequential | pool (the same bits) | batched (up to rounding; made for GPUs)",
     )
     workers: Count | None = Field(
         None, le=1024, description="processes of the pool; none: one per core"

@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from pisces import build
+from pisces import config as cfg
 from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData, Pair
 from pisces.errors import ConfigError
@@ -84,7 +85,7 @@ def simulate(
     limits: Limits | None = None,
     device: str = "auto",
     threads: int | None = 1,
-    backend: build.Backend = "auto",
+    backend: cfg.Backend = "auto",
     workers: int | None = None,
     precision: Precision = "float32",
     out: str | Path | None = None,
@@ -100,7 +101,8 @@ def simulate(
     At most `concurrency` clients run at once (20, or all if there are fewer).
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
     `backend` says how clients are trained ("sequential", "pool" of `workers` processes, "batched");
-    by default all at once on a GPU, else in one process per core. It changes only the speed.
+    by default all at once on a GPU, else in one process per core. Pools give the same bits as
+    sequential training, batches the same up to rounding.
     Models of latency, availability and failures draw from the seed they were made with. With `out`
     the run is also written to that folder, under `name` if the policies are your own. The run works
     on copies of `model` and of your policies: a second run begins as the first did.

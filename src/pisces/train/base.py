@@ -53,7 +53,8 @@ class Trainer(Protocol):
     """Trains many tasks at once, each from its own weights.
 
     A result depends only on the task's weights, client, plan and seed: not on the other tasks in
-    the call, nor on how many calls were made before.
+    the call (where they are computed together, but for rounding), nor on how many calls were made
+    before.
     """
 
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:

@@ -87,7 +87,8 @@ class BatchedTrainer(Trainer):
                 self._model, self._loss, self._samples, self._room(tasks)[0], self._precision
             )
         except CannotBatchError as reason:
-            log.warning("the clients are trained one after the other: %s", reason)
+            exactly = " and in float32" if self._precision != "float32" else ""
+            log.warning("the clients are trained one after the other%s: %s", exactly, reason)
             device = self._like.flat.device
             self._one_by_one = SequentialTrainer(
                 self._model, self._data, self._loss, self._recipe, device
@@ -122,7 +123,8 @@ class BatchedTrainer(Trainer):
         self._lanes.clear()
         gc.collect()  # what the failed step was about to compute hangs together in circles
         torch.cuda.empty_cache()
-        log.info("out of memory: from now on groups of at most %d clients", self._max_group)
+        most = self._max_group * self._num_lanes
+        log.info("out of memory: from now on at most %d clients at once", most)
 
     def _train(self, tasks: Sequence[Task]) -> list[Outcome]:
         steps = {t.id: num_steps(self._size(t), t.plan)[0] for t in tasks}

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
+from pisces.models.flat import Counters
 from pisces.train.base import Loss, Precision
 from pisces.train.layers import stackable
 from pisces.types import Layout, Slice
@@ -29,6 +30,10 @@ class Gradients(Protocol):
     """Computes a pass; the rows of `weights` are flat models, `there` says which samples count."""
 
     frozen: torch.Tensor | None  # which parameters are not trained; None: all are
+
+    def reset(self) -> None:
+        """New tasks begin: whatever the model counts starts again."""
+        ...
 
     def __call__(
         self,
@@ -54,8 +59,13 @@ class Stacked(Gradients):
         self._trained = _trained(model, layout)
         self.frozen = _frozen(model, layout)
         self._buffers = [s for s in layout.slices if s.role == "buffer"]
+        self._counters = Counters(self._model)
         self._half = precision == "bf16"
         self._pass = vmap(grad(self._objective, has_aux=True))
+
+    def reset(self) -> None:
+        """New tasks begin."""
+        self._counters.reset()
 
     def __call__(
         self,
@@ -115,6 +125,11 @@ class Alone(Gradients):
         self._buffers = [s.name for s in layout.slices if s.role == "buffer"]
         self._trained = _trained(model, layout)
         self.frozen = _frozen(model, layout)
+        self._counters = Counters(self._model)
+
+    def reset(self) -> None:
+        """New tasks begin."""
+        self._counters.reset()
 
     def __call__(
         self,
@@ -130,9 +145,8 @@ class Alone(Gradients):
             outputs = self._model(inputs[0])
         losses = self._loss(outputs.to(weights.dtype), targets[0])
         trained = [self._tensors[name] for name in self._trained]
-        gradients = dict(
-            zip(self._trained, torch.autograd.grad(losses.mean(), trained), strict=True)
-        )
+        found = torch.autograd.grad(losses.mean(), trained, allow_unused=True)
+        gradients = {n: g for n, g in zip(self._trained, found, strict=True) if g is not None}
         done = torch.zeros_like(weights)
         buffers = {name: self._tensors[name] for name in self._buffers}
         _copy(gradients | buffers, _parts(self._layout, done[0]))

@@ -119,6 +119,7 @@ class Group:
         self._rows.fill_(-1)
         self._step.zero_()
         self._optimizer.reset()
+        self._gradients.reset()
 
     def _advance(self, shape: Shape) -> None:
         """Do a step: directly the first time, which warms up what it needs, then recorded."""

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pisces.models.flat import flatten, layout_of
 from pisces.train.base import Loss, Precision
-from pisces.train.gradients import Alone, Gradients, Pass, Stacked
+from pisces.train.gradients import Alone, Gradients, Stacked
 from pisces.train.group import Samples
 
 log = logging.getLogger("pisces")
@@ -46,14 +46,19 @@ def choose(
 
 
 def _choose(model: nn.Module, loss: Loss, samples: Samples, room: int, precision: Precision) -> Way:
-    _check_loss_and_draws(copy.deepcopy(model), loss, samples)
     layout = layout_of(model)
+    model = _without_idle(model, _try_step(copy.deepcopy(model), loss, samples))
     if _flop(copy.deepcopy(model), samples, room) < LARGE_STEP_FLOP:
-        problem = _problem_with_stacking(model, loss, samples)
-        if problem is None:
+        try:
+            _compare(copy.deepcopy(model).double(), loss, samples, tolerance=1e-6)
+            # What will train is not what trains in float64: a GPU has other kernels for it. Here a
+            # pixel that wins a maximum by a rounding error may move things a little.
+            _compare(model, loss, samples, tolerance=0.1)
             make = partial(Stacked, model, loss, layout, precision)
             return Way(make, stacks=True, bytes_per_client=_bytes(make(), model, samples, room))
-        log.info("clients are trained beside each other instead of stacked: %s", problem)
+        except Exception as error:  # whatever a model does that cannot be vectorised
+            first_line = f"{type(error).__name__}: {error}".partition("\n")[0]
+            log.warning("clients are trained beside each other, not stacked: %s", first_line)
     return Way(partial(Alone, model, loss, layout, precision), stacks=False)
 
 
@@ -83,15 +88,25 @@ def _few(samples: Samples, num: int) -> Samples:
     return samples[0][rows], samples[1][rows]
 
 
-def _check_loss_and_draws(model: nn.Module, loss: Loss, samples: Samples) -> None:
+def _try_step(model: nn.Module, loss: Loss, samples: Samples) -> set[str]:
+    """Can clients of this model be trained at once? Names the parameters its loss ignores."""
     inputs, targets = _few(samples, 4)
     before = _random_state(inputs.device)
-    with torch.no_grad():
-        losses = loss(model.train()(inputs), targets)
+    losses = loss(model.train()(inputs), targets)
     if not torch.equal(before, _random_state(inputs.device)):
         raise CannotBatchError("it draws random numbers while it trains (dropout?)")
     if losses.ndim == 0:
         raise CannotBatchError("its loss gives one value per batch; reduction='none' is better")
+    torch.autograd.backward(losses.mean())
+    return {n for n, p in model.named_parameters(remove_duplicate=False) if p.grad is None}
+
+
+def _without_idle(model: nn.Module, idle: set[str]) -> nn.Module:
+    """A copy that does not train these parameters: weight decay alone must not move them."""
+    model = copy.deepcopy(model)
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        parameter.requires_grad_(name not in idle)
+    return model
 
 
 def _random_state(device: torch.device) -> torch.Tensor:
@@ -104,19 +119,13 @@ def _flop(model: nn.Module, samples: Samples, num: int) -> float:
     return float(counter.get_total_flops()) / 2 * num
 
 
-def _problem_with_stacking(model: nn.Module, loss: Loss, samples: Samples) -> str | None:
-    """Compare two clients stacked, their batches filled up, with each alone, in float64."""
-    try:
-        return _compare(copy.deepcopy(model).double(), loss, samples)
-    except Exception as error:  # whatever a model does that cannot be vectorised
-        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-
-
-def _compare(model: nn.Module, loss: Loss, samples: Samples) -> str | None:
-    inputs, targets = _few(samples, 4)
-    if inputs.is_floating_point():
-        inputs = inputs.double()
+def _compare(model: nn.Module, loss: Loss, samples: Samples, tolerance: float) -> None:
+    """Hold two stacked clients, their batches filled up, to each of them alone."""
     weights = flatten(model)
+    inputs, targets = (
+        part.to(weights.flat.dtype) if part.is_floating_point() else part
+        for part in _few(samples, 4)
+    )
     rows = torch.stack([weights.flat, weights.flat * 0.9])
     there = torch.tensor([[True] * 3 + [False], [True] * 2 + [False] * 2], device=inputs.device)
     inputs, targets = (part.expand(2, *part.shape) for part in (inputs, targets))
@@ -126,15 +135,15 @@ def _compare(model: nn.Module, loss: Loss, samples: Samples) -> str | None:
         alone = Alone(model, loss, weights.layout)(
             rows[one], inputs[batch], targets[batch], there[batch]
         )
-        if not _agree(together, alone, k, num):
-            return "a sample's result depends on others in its batch"
-    return None
+        pairs = (
+            (together.gradients[k], alone.gradients[0]),
+            (together.losses[k, :num], alone.losses[0]),
+            (together.buffers[k], alone.buffers[0]),
+        )
+        if not all(_are_near(a, b, tolerance) for a, b in pairs):
+            raise ValueError("a sample's result depends on others in its batch")
 
 
-def _agree(together: Pass, alone: Pass, k: int, num: int) -> bool:
-    pairs = (
-        (together.gradients[k], alone.gradients[0]),
-        (together.losses[k, :num], alone.losses[0]),
-        (together.buffers[k], alone.buffers[0]),
-    )
-    return all(torch.allclose(a, b, rtol=1e-6, atol=1e-9) for a, b in pairs)
+def _are_near(values: torch.Tensor, expected: torch.Tensor, tolerance: float) -> bool:
+    most = float(expected.abs().nan_to_num().max()) if len(expected) else 0.0
+    return torch.allclose(values, expected, rtol=0, atol=tolerance * most, equal_nan=True)
