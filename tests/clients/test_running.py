@@ -1,4 +1,4 @@
-"""Views: running tasks in columns that outlive what happens next."""
+"""The running tasks: columns that outlive what happens next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runs import task
 
-from pisces.clients.view import RunningColumns
+from pisces.clients.running import RunningColumns
 
 
 def test_what_was_seen_stays_as_it_was() -> None:

@@ -185,8 +185,8 @@ def test_the_nth_is_found_few_or_many_at_a_time(num: int) -> None:
     members = Members(mask)
     for client in rng.integers(0, num, 50).tolist():
         mask[client] = not mask[client]
-        members.put(client, bool(mask[client]))
-        members.put(client, bool(mask[client]))  # it is so already
+        members._put(client, bool(mask[client]))
+        members._put(client, bool(mask[client]))  # it is so already
     ids = np.flatnonzero(mask)
     assert len(members) == len(ids)
     assert [c for c in range(num) if c in members] == ids.tolist()
@@ -198,8 +198,8 @@ def test_the_nth_is_found_few_or_many_at_a_time(num: int) -> None:
 def test_members_stay_while_there_are_more_clients() -> None:
     members = Members(np.array([True, False]))
     for num in (3, BLOCK, 4 * BLOCK):
-        members.make_room(num)
-        members.put(num - 1, True)
+        members._make_room(num)
+        members._put(num - 1, True)
         assert len(members.mask) == num
     assert np.flatnonzero(members.mask).tolist() == [0, 2, BLOCK - 1, 4 * BLOCK - 1]
     assert members.nth(np.array([3, 1])).tolist() == [4 * BLOCK - 1, 2]
@@ -207,17 +207,17 @@ def test_members_stay_while_there_are_more_clients() -> None:
 
 def test_a_reader_is_told_what_it_has_not_read() -> None:
     changes = Changes(keep=4)
-    changes.note(7)
+    changes._note(7)
     mark = changes.mark
     assert changes.since(mark) == []
-    changes.note(1)
-    changes.note(2)
+    changes._note(1)
+    changes._note(2)
     assert changes.since(mark) == [1, 2]
     assert changes.since(0) == [7, 1, 2]
     for client in (3, 4):  # five are too many: the oldest two go
-        changes.note(client)
+        changes._note(client)
     assert changes.since(mark + 1) == [2, 3, 4]
     assert changes.since(mark) is None
-    changes.note_everybody()
+    changes._note_everybody()
     assert changes.since(changes.mark - 1) is None
     assert changes.since(changes.mark) == []

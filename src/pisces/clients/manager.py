@@ -16,8 +16,9 @@ from pisces.clients.checks import (
     wrong_size,
     wrong_weights,
 )
+from pisces.clients.running import RunningColumns
 from pisces.clients.table import ClientTable
-from pisces.clients.view import RunningColumns, View
+from pisces.clients.view import View
 from pisces.policy import Judge
 from pisces.saving import load_task, load_update, save_task, save_update
 from pisces.types import (

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 BLOCK = 1024  # clients counted together
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """The facts. Rows are client ids, `0 .. num_clients - 1`."""
 
@@ -58,20 +58,28 @@ class Columns:
 
 
 class Members:
-    """Some of the clients: a mask, and counts that find the n-th of them without looking at all."""
+    """Some of the clients: a mask, and counts that find the n-th of them without looking at all.
+
+    Policies hold it too, so the verbs that change it are private: only the table calls them.
+    """
 
     def __init__(self, mask: Bools) -> None:
         self._mask = np.zeros(-(-len(mask) // BLOCK) * BLOCK, bool)
         self._mask[: len(mask)] = mask
         self._counts = self._mask.reshape(-1, BLOCK).sum(axis=1)
         self._num = int(self._counts.sum())
-        self.make_room(len(mask))
+        self._make_room(len(mask))
 
     def __len__(self) -> int:
         return self._num
 
     def __contains__(self, client: int) -> bool:
-        return bool(self._mask[client])
+        return 0 <= client < self._num_rows and bool(self._mask[client])
+
+    @property
+    def mask(self) -> Bools:
+        """Who is among them, client by client."""
+        return self._shown
 
     def nth(self, places: Ints) -> Ints:
         """Who stands at these places, counted from 0, when they line up by their ids."""
@@ -87,7 +95,7 @@ class Members:
         start = block * BLOCK
         return start + int(self._mask[start : start + BLOCK].nonzero()[0][place])
 
-    def put(self, client: int, inside: bool) -> None:
+    def _put(self, client: int, inside: bool) -> None:
         """Take the client in or out."""
         change = inside - self._mask.item(client)
         if change:
@@ -95,43 +103,50 @@ class Members:
             self._counts[client // BLOCK] += change
             self._num += change
 
-    def make_room(self, num_rows: int) -> None:
+    def _make_room(self, num_rows: int) -> None:
         """Let there be so many clients, the new ones not among them."""
         missing = -(-num_rows // BLOCK) - len(self._counts)
         if missing > 0:
             missing = max(missing, len(self._counts))
             self._mask = np.concatenate([self._mask, np.zeros(missing * BLOCK, bool)])
             self._counts = np.concatenate([self._counts, np.zeros(missing, self._counts.dtype)])
-        self.mask = self._mask[:num_rows]  # who is among them, client by client
-        self.mask.flags.writeable = False
+        self._num_rows = num_rows
+        self._shown = self._mask[:num_rows]
+        self._shown.flags.writeable = False
 
 
 class Changes:
     """Whose rows changed, in order; a reader remembers how far it has read (`mark`).
 
-    Only so many are kept: who reads too seldom is told to look at everybody.
+    Only so many are kept: who reads too seldom is told to look at everybody. As with `Members`,
+    only the table writes.
     """
 
     def __init__(self, keep: int = 65_536) -> None:
-        self.mark = 0
+        self._mark = 0
         self._keep = keep
         self._clients: list[int] = []
 
+    @property
+    def mark(self) -> int:
+        """How many changes there were."""
+        return self._mark
+
     def since(self, mark: int) -> list[int] | None:
         """The clients noted after `mark`, some of them repeatedly; None: it may be anybody."""
-        place = len(self._clients) - (self.mark - mark)
+        place = len(self._clients) - (self._mark - mark)
         return self._clients[place:] if place >= 0 else None
 
-    def note(self, client: int) -> None:
+    def _note(self, client: int) -> None:
         """This client's row changed."""
-        self.mark += 1
+        self._mark += 1
         self._clients.append(client)
         if len(self._clients) > self._keep:
             del self._clients[: self._keep // 2]
 
-    def note_everybody(self) -> None:
+    def _note_everybody(self) -> None:
         """Too many rows changed to tell them one by one."""
-        self.mark += 1
+        self._mark += 1
         self._clients.clear()
 
 
@@ -230,7 +245,7 @@ class ClientTable:
         seen = [s for s in recent if s >= 0]
         ring[:] = recent
         self._rows.staleness[client] = sum(seen) / len(seen)
-        self.changes.note(client)
+        self.changes._note(client)
 
     def debit(self, client: int) -> bool:
         """Take a credit; is the client distrusted from now on, having none left?"""
@@ -249,8 +264,8 @@ class ClientTable:
         if client < self.num_clients:
             return
         self.num_clients = client + 1
-        self.free.make_room(self.num_clients)
-        self.unseen.make_room(self.num_clients)
+        self.free._make_room(self.num_clients)
+        self.unseen._make_room(self.num_clients)
         old = self._rows
         if self.num_clients > old.num_clients:
             num = max(self.num_clients, 2 * old.num_clients)
@@ -263,16 +278,16 @@ class ClientTable:
         rows = self._rows
         there = rows.present.item(client) and rows.trusted.item(client)
         free = there and not (rows.running.item(client) or rows.buffered.item(client))
-        self.free.put(client, free)
-        self.unseen.put(client, free and not rows.num_reports.item(client))
-        self.changes.note(client)
+        self.free._put(client, free)
+        self.unseen._put(client, free and not rows.num_reports.item(client))
+        self.changes._note(client)
 
     def _settle_all(self) -> None:
         facts = self.facts
         free = facts.present & facts.trusted & ~facts.running & ~facts.buffered
         self.free = Members(free)
         self.unseen = Members(free & (facts.num_reports == 0))
-        self.changes.note_everybody()
+        self.changes._note_everybody()
 
     # --- saving -----------------------------------------------------------------------------------
 
