@@ -172,7 +172,7 @@ class Coordinator:
         if slots > 0 and len(view.free):
             picks = self._selector.pick(view, slots, self._select_rng)
             for assignment in _checked(picks, view, slots):
-                self._start(assignment)
+                self._start(assignment, view.clients.num_picks.item(assignment.client))
 
     def _mend_dead_end(self) -> None:
         """Aggregate a buffer that can no longer fill; stop when nothing can ever happen again."""
@@ -196,9 +196,8 @@ class Coordinator:
     def _wanted(self, update: Update) -> bool:
         return self._pacer.accepts(self._view(), update)
 
-    def _start(self, assignment: Assignment) -> None:
+    def _start(self, assignment: Assignment, turn: int) -> None:
         client, version = assignment.client, self._manager.version
-        turn = self._manager.table.facts.num_picks.item(client)
         task = Task(
             id=self._num_tasks,
             client=client,
@@ -227,17 +226,18 @@ class Coordinator:
 
     def _at_dead_end(self) -> bool:
         """Nobody runs and nobody can be started, or nothing will happen however long one waits."""
-        if not self._manager.running and not len(self._manager.table.free):
+        if not self._manager.running and not len(self._view().free):
             return True
         return self._executor.quiet and self._next_check() == math.inf
 
     def _reason_to_give_up(self) -> str | None:
-        trusted = self._manager.table.facts.trusted
+        view = self._view()
+        trusted = view.clients.trusted
         everybody_came = len(trusted) == self._executor.capabilities.num_clients
         if everybody_came and not trusted.any():
             return "no trusted clients left"
         if self._executor.quiet:
-            return "silent clients" if self._manager.running else "no clients left"
+            return "silent clients" if len(view.running) else "no clients left"
         return None
 
     def _next_check(self) -> float:
@@ -347,8 +347,7 @@ def _checked(picks: Iterable[Assignment], view: View, slots: int) -> list[Assign
     picked = [assignment.client for assignment in assignments]
     if len(set(picked)) < len(picked) or len(picked) > slots:
         raise PolicyError(f"a selector picks up to {slots} different clients, not {picked}")
-    num, free = view.clients.num_clients, view.free
-    strangers = [c for c in picked if type(c) is not int or not 0 <= c < num or c not in free]
+    strangers = [c for c in picked if type(c) is not int or c not in view.free]
     if strangers:
         raise PolicyError(f"a selector picks clients in view.selectable, not {strangers}")
     return assignments
