@@ -7,13 +7,12 @@ import math
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pisces.errors import ConfigError, DataError
-from pisces.execute.availability import Always, Availability, Comings, Diurnal, Late, Markov, Trace
+from pisces.execute.availability import Always, Availability, Diurnal, Late, Markov, Trace
 
 CSV = "client,joins_at,leaves_at\n"
 
@@ -206,26 +205,3 @@ def test_who_has_no_session_never_comes(tmp_path: Path) -> None:
     world = Trace(written(tmp_path, "t.csv", CSV + "1,2.0,3.0\n"))
     assert world.first_sessions(2).tolist() == [[math.inf, math.inf], [2.0, 3.0]]
     assert world.first_sessions(0).shape == (0, 2)
-
-
-def taken(comings: Comings) -> list[tuple[float, list[tuple[int, bool]]]]:
-    """Everything still to come: the instant, and who comes (or goes)."""
-    found = []
-    while comings.next_at < math.inf:
-        at = comings.next_at
-        clients, come = comings.take()
-        found.append((at, list(zip(clients.tolist(), come.tolist(), strict=True))))
-    return found
-
-
-def test_comings_are_taken_instant_by_instant_the_lower_id_first() -> None:
-    comings = Comings(np.array([[2.0, 5.0], [0.0, 2.0], [math.inf, math.inf], [0.0, math.inf]]))
-    assert comings.next_at == 0.0
-    clients, come = comings.take()
-    assert (clients.tolist(), come.tolist()) == ([1, 3], [True, True])
-    other = Comings(np.empty((0, 2)))
-    assert other.next_at == math.inf
-    other.restore(*comings.left())
-    rest = [(2.0, [(0, True), (1, False)]), (5.0, [(0, False)])]
-    assert taken(comings) == taken(other) == rest
-    assert [len(part) for part in comings.left()] == [0, 0]

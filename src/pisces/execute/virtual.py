@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.errors import ConfigError
-from pisces.execute.availability import Always, Availability, Comings
+from pisces.execute.availability import Always, Availability
 from pisces.execute.base import Capabilities, Executor
+from pisces.execute.comings import Comings
 from pisces.execute.failures import Failures
 from pisces.execute.latency import Latency
 from pisces.saving import load_task, save_task
@@ -88,9 +89,8 @@ class VirtualExecutor(Executor):
         self._online = np.zeros(len(num_examples), bool)  # in a session
         self._present = np.zeros(len(num_examples), bool)  # and there, as far as the server knows
         self._away: dict[int, int] = {}  # client -> the task in the middle of which it went
-        self._silent: dict[
-            int, tuple[int, float]
-        ] = {}  # client -> task in which it falls silent, when
+        # client -> the task in which it falls silent, and when
+        self._silent: dict[int, tuple[int, float]] = {}
         self._running: dict[int, Task] = {}
         self._task_of: dict[int, int] = {}  # client -> its running task
         self._untrained: dict[int, Task] = {}  # tasks that will finish, not trained yet
@@ -271,7 +271,8 @@ class VirtualExecutor(Executor):
         return [Left(due.at, due.client, "went offline", task_id)]
 
     def _come_back(self, due: _Due) -> list[Event]:
-        was_silent = self._silent.get(due.client, (None, 0.0))[0] == due.task_id
+        silent_in, _ = self._silent.get(due.client, (None, 0.0))
+        was_silent = silent_in == due.task_id
         if was_silent:
             del self._silent[due.client]
         if self._away.get(due.client) == due.task_id or (was_silent and due.client in self._away):
