@@ -10,27 +10,28 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import multiprocessing
 import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
+from results import name_of, parser, save
 
-from pisces.build import PROTOCOLS
+from pisces.build import PROTOCOLS, num_cores
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.evaluate import Inline, Schedule
 from pisces.execute.latency import PerClient, zipf
 from pisces.execute.virtual import VirtualExecutor
-from pisces.record.lines import Tee
+from pisces.record.lines import Recorder, Tee
 from pisces.record.writer import RunFolder
 from pisces.seeds import generator
 from pisces.stop import Stop
@@ -54,21 +55,35 @@ class Free(Trainer):
             yield Outcome(task.id, task.weights, Report(NUM_EXAMPLES, loss, 1.1 * loss, 1))
 
 
-def coordinator_of(num: int, protocol: str, concurrency: int, **other: Any) -> Coordinator:
+@dataclass(frozen=True)
+class Server:
+    """A loop, and the two parts of it that are looked at or driven from outside."""
+
+    coordinator: Coordinator
+    manager: ClientManager
+    executor: VirtualExecutor
+
+
+def server(num: int, protocol: str, concurrency: int, recorder: Recorder | None = None) -> Server:
+    """A server of `num` clients, none of which has joined; by default nothing is taken down."""
     policies = PROTOCOLS[protocol](concurrency)
     latency = PerClient(zipf(num, 1.2, 15.0, 180.0, generator(1, "latency")))
-    settings = {"recorder": Tee(), "stop": Stop(updates=10**9)}  # nothing is taken down
-    return Coordinator(
+    sizes = np.full(num, NUM_EXAMPLES)
+    manager = ClientManager(MODEL.layout, judge=policies.judge)
+    executor = VirtualExecutor(Free(), sizes, latency, layout=MODEL.layout)
+    coordinator = Coordinator(
         policies=policies,
-        executor=VirtualExecutor(Free(), np.full(num, NUM_EXAMPLES), latency, layout=MODEL.layout),
-        manager=ClientManager(MODEL.layout, judge=policies.judge),
+        executor=executor,
+        manager=manager,
         evaluator=Inline(lambda _: {"accuracy": 0.5}),
+        recorder=recorder or Tee(),
         weights=MODEL,
         plans=lambda _version: PLAN,
+        stop=Stop(updates=10**9),
         schedule=Schedule(every_versions=1),
         seed=1,
-        **(settings | other),
     )
+    return Server(coordinator, manager, executor)
 
 
 def manager_of(num: int, share_known: float) -> ClientManager:
@@ -135,9 +150,9 @@ def decision(num: int, protocol: str, known: str, rounds: int) -> Row:
 
 def joining(num: int, *, on_disk: bool) -> Row:
     with tempfile.TemporaryDirectory() as folder:
-        other = {"recorder": RunFolder.create(folder, "")} if on_disk else {}
+        recorder = RunFolder.create(folder, "") if on_disk else None
         began = time.perf_counter()
-        coordinator_of(num, "pisces", 20, **other).step()
+        server(num, "pisces", 20, recorder).coordinator.step()
         took = time.perf_counter() - began
     return {"what": "joining", "num_clients": num, "on_disk": on_disk, "seconds": round(took, 2)}
 
@@ -148,20 +163,20 @@ def resident_bytes() -> int:
 
 
 def memory(num: int) -> list[Row]:
-    coordinator_of(100, "pisces", 10).step()  # loads whatever is loaded on first use
+    server(100, "pisces", 10).coordinator.step()  # loads whatever is loaded on first use
     before = resident_bytes()
-    coordinator = coordinator_of(num, "pisces", 20)
-    coordinator.step()
+    whole = server(num, "pisces", 20)
+    whole.coordinator.step()
     joined = resident_bytes() - before
-    everybody_reports(coordinator, num)
+    everybody_reports(whole, num)
     reported = resident_bytes() - before
     row, sizes = {"what": "memory", "num_clients": num}, {"joined": joined, "reported": reported}
     return [row | {"all": w, "bytes_per_client": round(size / num)} for w, size in sizes.items()]
 
 
-def everybody_reports(coordinator: Coordinator, num: int) -> None:
+def everybody_reports(whole: Server, num: int) -> None:
     """Give every free client one task, a thousand at a time."""
-    manager, executor = coordinator._manager, coordinator._executor
+    manager, executor = whole.manager, whole.executor
     free = manager.view(executor.now).selectable
     for clients in np.array_split(free, max(1, num // 1000)):
         for client in clients.tolist():
@@ -172,12 +187,12 @@ def everybody_reports(coordinator: Coordinator, num: int) -> None:
             for event in executor.wait(executor.now + 1e5):
                 manager.observe(event, lambda _: True)
         manager.advance(executor.now, [0.0] * len(manager.buffer))
-    coordinator._select()
+    whole.coordinator.step()  # a selection among so many
 
 
 def loop(num: int, protocol: str, concurrency: int, num_updates: int) -> Row:
-    coordinator = coordinator_of(num, protocol, concurrency)
-    manager, costs = coordinator._manager, []
+    whole = server(num, protocol, concurrency)
+    coordinator, manager, costs = whole.coordinator, whole.manager, []
     coordinator.step()  # everybody joins
     for _ in range(20):  # in parts, so that a disturbance spoils only some
         before, began = manager.num_updates, time.perf_counter()
@@ -202,11 +217,8 @@ def measure(quick: bool) -> list[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What the server itself costs.")
-    parser.add_argument("--quick", action="store_true", help="leave out the million")
-    from results import save  # beside this file
-
-    save("control", measure(parser.parse_args().quick))
+    args = parser("What the server itself costs.", quick="leave out the million").parse_args()
+    save(args.results, name_of(args, f"control-{num_cores()}cores"), measure(args.quick))
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from results import save
+from results import name_of, parser, save
 from torch import nn
 
-from pisces.build import cross_entropy
+from pisces.build import cross_entropy, num_cores
 from pisces.data import datasets, partition
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten, load_flat
@@ -114,7 +114,7 @@ def _plain(work: Work, task: Task, device: str) -> float:
             losses = nn.functional.cross_entropy(
                 model(inputs[batch]), targets[batch], reduction="none"
             )
-            losses.mean().backward()
+            torch.autograd.backward(losses.mean())
             optimizer.step()
             if epoch == 0:
                 losses_seen += losses.tolist()
@@ -211,17 +211,15 @@ def row(
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one round of four tasks")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tasks", type=int, default=20, help="clients to train")
-    parser.add_argument("--workers", type=int, default=2, help="of the pool")
-    parser.add_argument("--batched", action="store_true", help="the batched trainer, too")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--name", help="of the results; by default after the machine")
-    parser.add_argument("--run", choices=CONTENDERS, help=argparse.SUPPRESS)
-    parser.add_argument("--sizes", choices=SIZES, help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    its = parser(__doc__.splitlines()[0], quick="one round of four tasks")
+    its.add_argument("--rounds", type=int, default=3)
+    its.add_argument("--tasks", type=int, default=20, help="clients to train")
+    its.add_argument("--workers", type=int, default=2, help="of the pool")
+    its.add_argument("--batched", action="store_true", help="the batched trainer, too")
+    its.add_argument("--device", default="cpu")
+    its.add_argument("--run", choices=CONTENDERS, help=argparse.SUPPRESS)
+    its.add_argument("--sizes", choices=SIZES, help=argparse.SUPPRESS)
+    args = its.parse_args()
     if args.quick:
         args.rounds, args.tasks = 1, 4
     return args
@@ -232,12 +230,13 @@ def main() -> None:
     if args.run:
         print(json.dumps(measure_one(args)))
         return
-    where = f"{len(os.sched_getaffinity(0))}cores" if args.device == "cpu" else args.device
+    where = f"{num_cores()}cores" if args.device == "cpu" else args.device
     data = (
         "MNIST" if has_mnist() else "noise of MNIST's shape (PISCES_DATA names no folder with it)"
     )
     save(
-        args.name or f"engine-{where}",
+        args.results,
+        name_of(args, f"engine-{where}"),
         measure(args),
         f"LeNet-5 on {data}: {args.tasks} clients of 500 samples, or lognormal (median 190, sigma "
         "0.6); 5 epochs, batch 32, SGD 0.01 with momentum 0.9, one thread per process. Median of "

@@ -10,91 +10,67 @@ CPU needs many minutes for all of it, so there the run is cut at 120 virtual sec
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
-from results import save
+from results import name_of, parser, save
 
 from pisces import build, config, simulation
 from pisces.record.summary import time_to_target
 from pisces.train.base import Outcome, Trainer
-from pisces.train.batched import BatchedTrainer
-from pisces.train.pool import PoolTrainer
-from pisces.train.sequential import SequentialTrainer
 from pisces.types import Entry, Evaluated, Task
 
-TRAINERS = (SequentialTrainer, PoolTrainer, BatchedTrainer)
-TARGET, PAPER_S, SHORT_S = 0.978, 1015.0, 120.0
-SETTINGS = """
-tick_s = 5
-
-[clients]
-count = 200
-concurrency = 20
-
-[data]
-dataset = "mnist"
-partition = "dirichlet"
-alpha = 1.0
-size = 500
-overlap = true
-
-[model]
-name = "lenet5"
-
-[train]
-learning_rate = 0.01
-momentum = 0.9
-batch_size = 32
-epochs = 5
-
-[latency]
-kind = "zipf"
-a = 1.2
-min_s = 15
-max_s = 180
-
-[evaluate]
-every_s = 20
-"""
-Train = Callable[[Any, Sequence[Task]], Iterator[Outcome]]
+PAPER = Path(__file__).parents[1] / "experiments" / "first_look" / "mnist.toml"
+SHORT_S, QUICK_S = 120.0, 40.0
 
 
-class TrainingTime:
-    """Seconds and samples spent in trainers, whichever the run chooses."""
+@dataclass
+class Training:
+    """What was spent in a trainer, and on how much."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.num_samples = 0
-        self._inside = False
+    seconds: float = 0.0
+    num_samples: int = 0
 
-    def timed(self, train: Train) -> Train:
-        """The same method, but counted."""
 
-        def counted(trainer: Trainer, tasks: Sequence[Task]) -> Iterator[Outcome]:
-            outcomes = train(trainer, tasks)
-            if self._inside:  # a trainer that leaves some tasks to another
-                yield from outcomes
-                return
-            epochs = {task.id: task.plan.epochs for task in tasks}
-            while (outcome := self._next(outcomes)) is not None:
-                self.num_samples += epochs[outcome.task_id] * outcome.report.num_examples
-                yield outcome
+class TimedTrainer(Trainer):
+    """The same as the trainer it is given, but counted."""
 
-        return counted
+    def __init__(self, trainer: Trainer, training: Training) -> None:
+        self._trainer, self._training = trainer, training
+
+    def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        outcomes = self._trainer.train(tasks)
+        epochs = {task.id: task.plan.epochs for task in tasks}
+        while (outcome := self._next(outcomes)) is not None:
+            self._training.num_samples += epochs[outcome.task_id] * outcome.report.num_examples
+            yield outcome
+
+    def close(self) -> None:
+        self._trainer.close()
 
     def _next(self, outcomes: Iterator[Outcome]) -> Outcome | None:
-        began, self._inside = time.perf_counter(), True
-        try:
-            return next(outcomes, None)
-        finally:
-            self._inside = False
-            self.seconds += time.perf_counter() - began
+        began = time.perf_counter()
+        outcome = next(outcomes, None)
+        self._training.seconds += time.perf_counter() - began
+        return outcome
+
+
+@dataclass(frozen=True, eq=False)
+class TimedSimulation(build.Simulation):
+    """A simulation whose trainer, whichever it is, is counted."""
+
+    training: Training = field(default_factory=Training)
+
+    def trainer(self, device: torch.device) -> Trainer:
+        return TimedTrainer(super().trainer(device), self.training)
+
+    @classmethod
+    def of(cls, parts: build.Simulation) -> TimedSimulation:
+        return cls(**{part.name: getattr(parts, part.name) for part in fields(parts)})
 
 
 class Progress:
@@ -113,22 +89,21 @@ class Progress:
 
 
 def settings(protocol: str, args: argparse.Namespace) -> config.Config:
-    changes = [f"protocol={protocol}", f"seed={args.seed}", f"stop.time_s={args.time_s}"]
+    """The paper's task; the run goes on beyond its target."""
+    changes = [f"protocol={protocol}", f"seed={args.seed}", f"stop={{time_s = {args.time_s}}}"]
     for key in ("device", "backend", "workers"):
         if (value := getattr(args, key)) is not None:
             changes.append(f"train.{key}={value}")
-    return config.parse(SETTINGS, changes)
+    return config.load(PAPER, changes)
 
 
 def measure(protocol: str, args: argparse.Namespace) -> dict[str, Any]:
     """One run, from reading the data to the last evaluation."""
-    training, began = TrainingTime(), time.perf_counter()
-    with ExitStack() as stack:
-        for trainer in TRAINERS:
-            stack.enter_context(patch.object(trainer, "train", training.timed(trainer.train)))
-        parts = build.simulation(settings(protocol, args))
-        result = simulation.run(parts, protocol=protocol, listener=Progress(protocol))
-    wall_s = time.perf_counter() - began
+    began = time.perf_counter()
+    parts = TimedSimulation.of(build.simulation(settings(protocol, args)))
+    result = simulation.run(parts, protocol=protocol, listener=Progress(protocol))
+    wall_s, training, target = time.perf_counter() - began, parts.training, paper().target
+    assert target is not None
     return {
         "protocol": protocol,
         "virtual_s": args.time_s,
@@ -141,24 +116,27 @@ def measure(protocol: str, args: argparse.Namespace) -> dict[str, Any]:
         "updates": result.summary["num_updates"],
         "versions": result.summary["versions"],
         "accuracy": result.summary["final"]["accuracy"],
-        "time_to_97.8_s": time_to_target(result.curve(), TARGET, "accuracy"),
+        f"time_to_{100 * target:g}_s": time_to_target(result.curve(), target, "accuracy"),
     }
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--protocols", default="pisces,fedbuff,oort,fedavg")
-    parser.add_argument("--time-s", type=float, help="virtual seconds; the paper's run has 1015")
-    parser.add_argument("--quick", action="store_true", help="40 virtual seconds")
-    parser.add_argument("--device", help="cpu or cuda; by default a GPU if there is one")
-    parser.add_argument("--backend", help="auto, sequential, pool or batched")
-    parser.add_argument("--workers", type=int, help="processes of the pool")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--name", help="of the results; by default after the machine")
-    args = parser.parse_args()
+    its = parser(__doc__.splitlines()[0], quick=f"{QUICK_S:.0f} virtual seconds")
+    its.add_argument("--protocols", default="pisces,fedbuff,oort,fedavg")
+    its.add_argument("--time-s", type=float, help="virtual seconds; the paper's run has 1015")
+    its.add_argument("--device", help="cpu or cuda; by default a GPU if there is one")
+    its.add_argument("--backend", help="auto, sequential, pool or batched")
+    its.add_argument("--workers", type=int, help="processes of the pool")
+    its.add_argument("--seed", type=int, default=1)
+    args = its.parse_args()
     if args.time_s is None:
-        args.time_s = 40.0 if args.quick else PAPER_S if on_gpu(args) else SHORT_S
+        args.time_s = QUICK_S if args.quick else paper().time_s if on_gpu(args) else SHORT_S
     return args
+
+
+def paper() -> config.StopAt:
+    """How long the paper's run is, and the accuracy it is to reach."""
+    return config.load(PAPER).stop
 
 
 def on_gpu(args: argparse.Namespace) -> bool:
@@ -170,10 +148,12 @@ def on_gpu(args: argparse.Namespace) -> bool:
 def main() -> None:
     args = options()
     rows = [measure(protocol, args) for protocol in args.protocols.split(",")]
-    where = "gpu" if on_gpu(args) else f"{len(os.sched_getaffinity(0))}cores"
-    short = "" if args.time_s >= PAPER_S else f" Cut short at {args.time_s:.0f} virtual seconds."
+    where = "gpu" if on_gpu(args) else f"{build.num_cores()}cores"
+    whole = args.time_s >= paper().time_s
+    short = "" if whole else f" Cut short at {args.time_s:.0f} virtual seconds."
     save(
-        args.name or f"paper-mnist-{where}",
+        args.results,
+        name_of(args, f"paper-mnist-{where}"),
         rows,
         "The paper's MNIST task (LeNet-5, 200 clients of 500 samples, 20 at a time), seed "
         f"{args.seed}. wall_s: all, with reading the data; run_s: the run; training_s: of it in "

@@ -1,13 +1,16 @@
 """What a benchmark measured: a JSON file for programs, a table for people, both in `results/`.
 
-    from results import save
-    save("engine-2cores", rows, notes="MNIST, ...")
+    from results import name_of, parser, save
+    args = parser("How fast clients train.", quick="one round").parse_args()
+    save(args.results, name_of(args, "engine-2cores"), rows, notes="MNIST, ...")
 
 The files are committed: they say what machine and versions they come from, and nothing else of it.
+Those of a quick run are called `...-quick`, so that they never take the place of real ones.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -24,14 +27,29 @@ from rich.console import Console
 from rich.table import Table
 
 import pisces
+from pisces.build import num_cores
 
 FOLDER = Path(__file__).parent / "results"
 WIDE = 140  # columns of text where there is no terminal to ask
 Row = Mapping[str, Any]
 
 
-def save(name: str, rows: Sequence[Row], notes: str = "") -> Path:
-    """Write `results/<name>.json` and `.md`, show the table, and say where the JSON is."""
+def parser(description: str, *, quick: str) -> argparse.ArgumentParser:
+    """The options that every benchmark has; `quick` says what is left of it."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--quick", action="store_true", help=quick)
+    made.add_argument("--name", help="of the results; by default after the machine")
+    made.add_argument("--results", type=Path, default=FOLDER, help="folder for the results")
+    return made
+
+
+def name_of(args: argparse.Namespace, usual: str) -> str:
+    """What the results are called; a quick run never takes the name of a real one."""
+    return f"{args.name or usual}{'-quick' if args.quick else ''}"
+
+
+def save(folder: Path, name: str, rows: Sequence[Row], notes: str = "") -> Path:
+    """Write `<name>.json` and `.md`, show the table, and say where the JSON is."""
     if not rows:
         raise ValueError(f"{name}: there is nothing to save")
     result = {
@@ -42,18 +60,12 @@ def save(name: str, rows: Sequence[Row], notes: str = "") -> Path:
         "notes": notes,
         "rows": [dict(row) for row in rows],
     }
-    FOLDER.mkdir(exist_ok=True)
-    path = FOLDER / f"{name}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     path.with_suffix(".md").write_text(markdown(result), encoding="utf-8")
     show(name, rows, notes)
     return path
-
-
-def load(name: str) -> dict[str, Any]:
-    """What `save` wrote."""
-    loaded: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return loaded
 
 
 # --- where it was measured ------------------------------------------------------------------------
@@ -63,7 +75,7 @@ def machine() -> dict[str, Any]:
     """The hardware, and how busy it was."""
     return {
         "cpu": _first_line_of("/proc/cpuinfo", "model name") or platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": num_cores(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "kernel": f"{platform.system()} {platform.release().partition('-')[0]}",

@@ -29,7 +29,9 @@ HERE = Path(__file__).absolute().parent
 sys.path.insert(0, str(HERE.parent))
 
 import prepare  # noqa: E402
-from results import save  # noqa: E402
+from results import name_of, parser, save  # noqa: E402
+
+from pisces.build import num_cores  # noqa: E402
 
 LIMIT_S = 600.0  # a contender that takes longer is left out
 QUIET = {
@@ -263,15 +265,13 @@ def _without_paths(text: str) -> str:
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one round of two cohorts")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cohorts", type=int, default=4, help="cohorts of 20 clients per run")
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--only", default="pisces,pfl,flower,appfl", help="contenders, by name")
-    parser.add_argument("--skip-idle", action="store_true", help="without the cost of control")
-    parser.add_argument("--name", default=f"peers-{len(os.sched_getaffinity(0))}cores")
-    args = parser.parse_args()
+    its = parser(__doc__.splitlines()[0], quick="one round of two cohorts")
+    its.add_argument("--rounds", type=int, default=3)
+    its.add_argument("--cohorts", type=int, default=4, help="cohorts of 20 clients per run")
+    its.add_argument("--epochs", type=int, default=5)
+    its.add_argument("--only", default="pisces,pfl,flower,appfl", help="contenders, by name")
+    its.add_argument("--skip-idle", action="store_true", help="without the cost of control")
+    args = its.parse_args()
     if args.quick:
         args.rounds, args.cohorts = 1, 2
     return args
@@ -290,11 +290,12 @@ def main() -> None:
             nothing = ["--cohorts", "5", "--epochs", "0", "--clients", str(num_clients)]
             idlers = [c for c in IDLE if c.name in wanted]
             idle[num_clients] = arena.in_turns(idlers, min(args.rounds, 2), nothing)
-    save(args.name, list(training_rows(trained)), training_notes(args) + trouble(trained))
+    name, notes = name_of(args, f"peers-{num_cores()}cores"), training_notes(args)
+    save(args.results, name, list(training_rows(trained)), notes + trouble(trained))
     if idle:
         rows = [row for number, seen in idle.items() for row in idle_rows(number, seen)]
         left_out = "".join(trouble(seen) for seen in idle.values())
-        save(f"{args.name}-idle", rows, IDLE_NOTES + left_out)
+        save(args.results, f"{name}-idle", rows, IDLE_NOTES + left_out)
 
 
 if __name__ == "__main__":

@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import task
 
 from pisces import config, world
 
-SETTINGS = f"""
-protocol = "fedavg"
+PAPER = Path(__file__).parents[2] / "experiments" / "first_look" / "mnist.toml"
 
-[clients]
-count = 200
-concurrency = 20
 
-[data]
-dataset = "mnist"
-partition = "dirichlet"
-alpha = 1.0
-size = {task.SIZE}
-overlap = true
-
-[model]
-name = "lenet5"
-
-[train]
-learning_rate = {task.LEARNING_RATE}
-momentum = {task.MOMENTUM}
-batch_size = {task.BATCH_SIZE}
-device = "cpu"
-
-[latency]
-kind = "constant"
-"""
+def settings(changes: Mapping[str, Any]) -> config.Config:
+    """The paper's MNIST task in synchronous rounds of clients that all take as long."""
+    shared: dict[str, Any] = {
+        "protocol": "fedavg",
+        "tick_s": 0,
+        "data.size": task.SIZE,
+        "train.learning_rate": task.LEARNING_RATE,
+        "train.momentum": task.MOMENTUM,
+        "train.batch_size": task.BATCH_SIZE,
+        "train.device": "cpu",
+        "latency": '{kind = "constant"}',
+    }
+    return config.load(PAPER, [f"{key}={value}" for key, value in {**shared, **changes}.items()])
 
 
 def write(path: Path) -> None:
     """Everything a contender needs, in one file."""
-    settings = config.parse(SETTINGS)
-    data = world.federated_data(settings)
-    model = world.initial_model(settings, data)
+    its = settings({})
+    data = world.federated_data(its)
+    model = world.initial_model(its, data)
     np.savez(
         path,
         inputs=data.inputs.numpy(),

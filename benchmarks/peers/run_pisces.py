@@ -46,10 +46,9 @@ def settings(args: argparse.Namespace) -> config.Config:
         "train.workers": args.workers,
         "evaluate.every_s": "inf",
         "evaluate.every_versions": args.cohorts,
-        "stop.time_s": "inf",
-        "stop.versions": args.cohorts,
+        "stop": f"{{time_s = inf, versions = {args.cohorts}}}",
     }
-    return config.parse(prepare.SETTINGS, [f"{key}={value}" for key, value in changes.items()])
+    return prepare.settings(changes)
 
 
 def without_training(parts: build.Simulation, num_clients: int) -> build.Simulation:
