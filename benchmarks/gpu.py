@@ -1,7 +1,8 @@
-"""How fast is the batched trainer on a GPU? Whole runs, a large model, and one client at a time.
+"""How fast is the batched trainer on a GPU? Whole runs, single steps, and a large model.
 
-    python benchmarks/gpu.py [--quick] [--name gpu-h200]
+    PISCES_DATA=folder python benchmarks/gpu.py [--quick] [--name gpu-h200]
 
+Before anything is timed, the tests of the batched trainer and of its kernels must pass on this GPU.
 A row of a whole run counts everything between the first and the last event: training, selection,
 aggregation, evaluation, recording. What is done once per process (the driver's start, compiling the
 kernels) is done before, by a short run of the same shape, and reported as `first_s`.
@@ -9,18 +10,26 @@ kernels) is done before, by a short run of the same shape, and reported as `firs
 
 from __future__ import annotations
 
-import argparse
+import importlib.util
+import multiprocessing
+import re
+import subprocess
+import sys
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from results import name_of, parser, save
+from torch import nn
 
 from pisces import build, config
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten
-from pisces.models.resnet18 import resnet18
+from pisces.models.lenet5 import lenet5
+from pisces.models.resnet18 import Norm, resnet18
 from pisces.simulation import run
 from pisces.train.base import Precision, Recipe, Trainer
 from pisces.train.batched import BatchedTrainer
@@ -28,43 +37,66 @@ from pisces.train.sequential import SequentialTrainer
 from pisces.types import Plan, Task
 
 Row = dict[str, Any]
+Way = Literal["kernels", "patches", "vmap"]
 
-PAPER: dict[str, dict[str, Any]] = {  # the MNIST task of the Pisces paper, section 8.1
-    "clients": {"count": 200, "concurrency": 20},
-    "model": {"name": "lenet5"},
-    "data": {"dataset": "mnist", "size": 500, "alpha": 1.0, "overlap": True},
-    "train": {"learning_rate": 0.01, "momentum": 0.9, "batch_size": 32, "epochs": 5},
-    "latency": {"kind": "zipf", "a": 1.2, "min_s": 15.0, "max_s": 180.0},
-    "evaluate": {"every_s": 20.0},
+ROOT = Path(__file__).parents[1]
+PAPER = ROOT / "experiments" / "first_look" / "mnist.toml"
+UNEQUAL = ["data.sizes=lognormal", "data.size_median=190.0", "data.size_sigma=0.6"]
+EVERYBODY = ["clients.concurrency=200"]
+TESTS = ["tests/train/test_batched.py", "tests/train/test_kernels.py"]
+WAYS: dict[Way, str] = {  # of convolving for many clients
+    "kernels": "with the kernels",
+    "patches": "over patches, as without Triton",
+    "vmap": "by what vmap makes of it",
 }
-UNEQUAL = {"sizes": "lognormal", "size_median": 190.0, "size_sigma": 0.6}
-EVERYBODY = {"concurrency": 200}
 
 
 def measure(quick: bool) -> list[Row]:
     long_s = 400.0 if quick else 2000.0
-    both = {"clients": EVERYBODY, "data": UNEQUAL}
     rows = [
-        whole_run("LeNet-5, C = 20", {}, 1015.0),
-        whole_run("LeNet-5, C = 20", {}, long_s),
-        whole_run("LeNet-5, C = 20, lognormal", {"data": UNEQUAL}, 2 * long_s),
-        whole_run("LeNet-5, C = 200", {"clients": EVERYBODY}, long_s / 4),
-        whole_run("LeNet-5, C = 200, lognormal", both, long_s / 4),
-        whole_run("LeNet-5, C = 20, one at a time", {"train": {"backend": "sequential"}}, 30.0),
+        whole_run("LeNet-5, C = 20", [], 1015.0),
+        whole_run("LeNet-5, C = 20", [], long_s),
+        whole_run("LeNet-5, C = 20, lognormal", UNEQUAL, 2 * long_s),
+        whole_run("LeNet-5, C = 200", EVERYBODY, long_s / 4),
+        whole_run("LeNet-5, C = 200, lognormal", [*EVERYBODY, *UNEQUAL], long_s / 4),
+        whole_run("LeNet-5, C = 20, one at a time", ["train.backend=sequential"], 30.0),
     ]
-    rows += [
-        large_model(precision, norm)
-        for norm in ("batch", "group")
-        for precision in ("float32", "bf16")
-    ]
+    rows += steps()
+    norms: tuple[Norm, ...] = ("batch", "group")
+    precisions: tuple[Precision, ...] = ("float32", "bf16")
+    rows += [large_model(precision, norm) for norm in norms for precision in precisions]
     return [*rows, large_model("float32", "batch", one_at_a_time=True)]
 
 
-def whole_run(name: str, changes: Mapping[str, Mapping[str, Any]], time_s: float) -> Row:
-    """A run by the config, `time_s` virtual seconds long."""
-    values = {key: {**PAPER[key], **changes.get(key, {})} for key in PAPER}
-    first_s = made(values, min(time_s, 60.0))["wall_s"]
-    summary = made(values, time_s)
+# --- does it compute the right thing? -------------------------------------------------------------
+
+
+def checked() -> str:
+    """A sentence on the tests that passed on this machine; the end if one does not."""
+    if importlib.util.find_spec("pytest") is None:
+        return "Not tested first: there is no pytest."
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"{done.stdout}\nthe tests fail on this GPU: nothing is measured")
+    return f"Tests of the batched trainer and its kernels, on this machine: {outcome(done.stdout)}."
+
+
+def outcome(said: str) -> str:
+    """`54 passed, 1 skipped`, from the last line of what pytest said."""
+    found = re.search(r"(\d+ passed.*) in [\d.]+s", said.strip().splitlines()[-1])
+    if found is None:
+        raise SystemExit(f"{said}\nno test passed on this GPU: nothing is measured")
+    return found[1]
+
+
+# --- whole runs -----------------------------------------------------------------------------------
+
+
+def whole_run(name: str, changes: Sequence[str], time_s: float) -> Row:
+    """A run of the paper's MNIST task with some changes, `time_s` virtual seconds long."""
+    first_s = made(changes, min(time_s, 60.0))["wall_s"]
+    summary = made(changes, time_s)
     return {
         "what": name,
         "virtual_s": time_s,
@@ -77,11 +109,10 @@ def whole_run(name: str, changes: Mapping[str, Mapping[str, Any]], time_s: float
     }
 
 
-def made(values: Mapping[str, Any], time_s: float) -> Row:
-    """What a run came to."""
-    settings = config.check({"tick_s": 5.0, **values, "stop": {"time_s": time_s}})
-    simulation = build.simulation(settings)
-    result = run(simulation, protocol=settings.protocol)
+def made(changes: Sequence[str], time_s: float) -> Row:
+    """What a run came to; it goes on beyond the paper's target accuracy."""
+    settings = config.load(PAPER, [f"stop={{time_s = {time_s}}}", *changes])
+    result = run(build.simulation(settings), protocol=settings.protocol)
     sizes = [line["num_examples"] for line in result.lines if line["kind"] == "arrived"]
     return {
         "wall_s": result.summary["wall_s"],
@@ -91,23 +122,62 @@ def made(values: Mapping[str, Any], time_s: float) -> Row:
     }
 
 
-def large_model(precision: Precision, norm: str, *, one_at_a_time: bool = False) -> Row:
+# --- single steps ---------------------------------------------------------------------------------
+
+
+def steps() -> list[Row]:
+    """One step of many clients, each way in a process of its own: hidden kernels stay hidden."""
+    context, rows = multiprocessing.get_context("spawn"), []
+    for way in WAYS:
+        with context.Pool(1) as pool:
+            rows += [pool.apply(step, (way, num)) for num in (20, 200)]
+    return rows
+
+
+class UnknownConv2d(nn.Conv2d):
+    """A convolution for which the batched trainer knows nothing better than what `vmap` does."""
+
+
+def step(way: Way, num_clients: int, device: str = "cuda", epochs: int = 20) -> Row:
+    """One step of so many LeNet-5 clients, batch 32: the mean over epochs of 16 steps."""
+    torch.set_num_threads(1)
+    if way != "kernels":  # as if there were no Triton
+        sys.modules["pisces.train.kernels"] = None  # type: ignore[assignment]
+    model = lenet5((1, 28, 28), 10).to(device)
+    for layer in model:
+        if way == "vmap" and isinstance(layer, nn.Conv2d):
+            layer.__class__ = UnknownConv2d
+    data, recipe = noise((1, 28, 28), num_clients, 512), Recipe(momentum=0.9)
+    trainer = BatchedTrainer(model, data, build.cross_entropy, recipe, device)
+    tasks = tasks_for(model, num_clients, Plan(epochs, batch_size=32, learning_rate=0.01))
+    first_s, wall_s = timed(trainer, tasks, 1), timed(trainer, tasks, 1)
+    trainer.close()
+    num_samples = num_clients * 512 * epochs
+    return {
+        "what": f"LeNet-5, a step of {num_clients}, {WAYS[way]}",
+        "samples": num_samples,
+        "wall_s": round(wall_s, 2),
+        "samples_per_s": round(num_samples / wall_s),
+        "step_ms": round(1000 * wall_s / (16 * epochs), 3),
+        "first_s": round(first_s, 1),
+    }
+
+
+# --- a large model --------------------------------------------------------------------------------
+
+
+def large_model(precision: Precision, norm: Norm, *, one_at_a_time: bool = False) -> Row:
     """ResNet-18 on images of CIFAR's shape: 20 clients of 1000 samples, one epoch, batch 128."""
-    generator = np.random.default_rng(1)
-    images, labels = torch.randn(20_000, 3, 32, 32), torch.randint(10, (20_000,))
-    rows = tuple(generator.integers(0, len(images), 1000) for _ in range(20))
-    data = FederatedData(images, labels, rows, images[:10], labels[:10])
-    model, recipe = resnet18((3, 32, 32), 10, norm), Recipe(momentum=0.9, weight_decay=1e-4)  # type: ignore[arg-type]
+    data, recipe = noise((3, 32, 32), 20, 1000), Recipe(momentum=0.9, weight_decay=1e-4)
+    model = resnet18((3, 32, 32), 10, norm).cuda()
     trainer: Trainer = BatchedTrainer(
         model, data, build.cross_entropy, recipe, "cuda", precision=precision
     )
     if one_at_a_time:
         trainer = SequentialTrainer(model, data, build.cross_entropy, recipe, "cuda")
     num, calls = (4, 1) if one_at_a_time else (20, 4)
-    start, plan = flatten(model.cuda()), Plan(batch_size=128, learning_rate=0.01)
-    tasks = [Task(i, i, 0, start, plan, seed=i) for i in range(num)]
-    first_s = timed(trainer, tasks, 2)
-    wall_s = timed(trainer, tasks, calls)
+    tasks = tasks_for(model, num, Plan(batch_size=128, learning_rate=0.01))
+    first_s, wall_s = timed(trainer, tasks, 2), timed(trainer, tasks, calls)
     trainer.close()
     how = "one at a time" if one_at_a_time else precision
     return {
@@ -119,22 +189,48 @@ def large_model(precision: Precision, norm: str, *, one_at_a_time: bool = False)
     }
 
 
-def timed(trainer: Trainer, tasks: list[Task], calls: int) -> float:
-    torch.cuda.synchronize()
+# --- what both need -------------------------------------------------------------------------------
+
+
+def noise(shape: tuple[int, ...], num_clients: int, size: int) -> FederatedData:
+    """Random images of ten classes, `size` for each client."""
+    rng = np.random.default_rng(1)
+    images, labels = torch.randn(20_000, *shape), torch.randint(10, (20_000,))
+    rows = tuple(rng.integers(0, len(images), size) for _ in range(num_clients))
+    return FederatedData(images, labels, rows, images[:10], labels[:10])
+
+
+def tasks_for(model: nn.Module, num: int, plan: Plan) -> list[Task]:
+    """A task for each of the first `num` clients, all from the model as it is."""
+    start = flatten(model)
+    return [Task(i, i, 0, start, plan, seed=i) for i in range(num)]
+
+
+def timed(trainer: Trainer, tasks: Sequence[Task], calls: int) -> float:
+    """How long it takes to train the tasks so many times."""
+    on_gpu = tasks[0].weights.flat.is_cuda
+    if on_gpu:
+        torch.cuda.synchronize()
     began = time.perf_counter()
     for _ in range(calls):
-        for outcome in trainer.train(tasks):
-            assert bool(outcome.weights.flat.isfinite().all())
-    torch.cuda.synchronize()
+        for done in trainer.train(tasks):
+            assert bool(done.weights.flat.isfinite().all())
+    if on_gpu:
+        torch.cuda.synchronize()
     return time.perf_counter() - began
 
 
-if __name__ == "__main__":
-    from results import save
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="shorter runs")
-    parser.add_argument("--name", default="gpu", help="of the result")
-    given = parser.parse_args()
+def main() -> None:
+    args = parser(__doc__.splitlines()[0], quick="shorter runs").parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("gpu.py needs a GPU, and torch finds none here")
     torch.set_num_threads(1)
-    save(given.name, measure(given.quick), "whole runs on MNIST; ResNet-18 on random images")
+    notes = (
+        f"{checked()} Whole runs on MNIST; single steps (batch 32, SGD with momentum) and "
+        "ResNet-18 on random images. step_ms: of all the clients together."
+    )
+    save(args.results, name_of(args, "gpu"), measure(args.quick), notes)
+
+
+if __name__ == "__main__":
+    main()
