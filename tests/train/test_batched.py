@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -79,6 +80,58 @@ class Counting(nn.Module):
         return self.linear(inputs) / self.step
 
 
+class Capped(nn.Module):
+    """Its forward pass changes its own weights: rows of an embedding that are too long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.linear = nn.Embedding(9, 4, max_norm=0.5), nn.Linear(24, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        words = self.words(inputs.abs().mul(3).long().clamp(max=8))
+        return self.linear(words.flatten(1))
+
+
+class Replacing(nn.Module):
+    """Counts its steps by putting another tensor in the place of the last."""
+
+    step: torch.Tensor
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+        self.register_buffer("step", torch.zeros((), dtype=dtype))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.step = self.step + 1
+        return self.linear(inputs) / self.step
+
+
+class Choosing(nn.Module):
+    """Which of its parameters get a gradient differs from batch to batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        layer = self.one if inputs.mean() > 0 else self.other
+        outputs: torch.Tensor = layer(inputs)
+        return outputs
+
+
+class CentredIfMany(nn.Module):
+    """Mixes the samples of large batches only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.linear(inputs)
+        return outputs - outputs.mean(dim=0) if len(inputs) > 5 else outputs
+
+
 class Centred(nn.Module):
     """A sample's output depends on the others in its batch, and no layer says so."""
 
@@ -133,6 +186,11 @@ MODELS: dict[str, tuple[Shape, Callable[[], nn.Module]]] = {
     "residual, group norm": ((3, 5, 5), lambda: residual(lambda width: nn.GroupNorm(2, width))),
     "tied and frozen": ((6,), Tied),
     "idle": ((6,), Idle),
+    "changes its weights": ((6,), Capped),
+    "replaces its counter": ((6,), lambda: Replacing(torch.int64)),
+    "replaces its buffer": ((6,), lambda: Replacing(torch.float64)),
+    "chooses its parameters": ((6,), Choosing),
+    "across samples of large batches": ((6,), CentredIfMany),
     "counting": ((6,), Counting),
     "cumulative batch norm": (
         (6, 4),
@@ -268,6 +326,50 @@ def test_clients_beside_each_other_are_said_once(caplog: pytest.LogCaptureFixtur
     assert "not stacked: ValueError: a sample's result depends on others" in said
 
 
+@pytest.mark.parametrize("name", ["mlp", "batch norm"])
+@pytest.mark.parametrize("spoilt", [torch.nan, 3e38])
+def test_a_clients_samples_reach_nobody_else(name: str, spoilt: float) -> None:
+    model, data = a_model(name).float(), federation(MODELS[name][0])
+    data = replace(data, inputs=data.inputs.float())
+    tasks = tasks_for(model)
+    trainer = BatchedTrainer(model, data, cross_entropy)
+    expected = trained(trainer, tasks)
+    data.inputs[: SIZES[0]] = spoilt  # of the first client, whose rows are the first
+    trainer = BatchedTrainer(model, data, cross_entropy)
+    found = trained(trainer, tasks)
+    assert not found[tasks[0].id].weights.flat.isfinite().all()
+    for task in tasks[1:]:
+        assert torch.equal(found[task.id].weights.flat, expected[task.id].weights.flat)
+
+
+def test_clients_without_samples_give_back_what_they_got() -> None:
+    model, data = a_model("mlp"), federation((6,))
+    data = replace(data, rows=(np.array([], np.int64), *data.rows[1:]))
+    tasks = tasks_for(model)
+    done = trained(BatchedTrainer(model, data, cross_entropy), tasks)
+    expected = trained(SequentialTrainer(model, data, cross_entropy), tasks)
+    assert torch.equal(done[tasks[0].id].weights.flat, tasks[0].weights.flat)
+    assert done[tasks[0].id].report == expected[tasks[0].id].report
+    assert len(done) == len(tasks)
+
+
+class Casting(nn.Module):
+    """Works in float32 whatever it is made of, so that it cannot be tried in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.linear(inputs.float() / 10)
+        return outputs
+
+
+def test_a_model_with_numbers_of_its_own_kind_is_stacked() -> None:
+    data = federation((6,))
+    assert probe.choose(Casting(), cross_entropy, (data.inputs, data.targets), 4).stacks
+
+
 def test_spoilt_samples_are_not_the_models_fault() -> None:
     model, data = a_model("mlp"), federation((6,))
     data.inputs[0] = torch.nan
@@ -327,8 +429,8 @@ def test_out_of_memory_halves_the_group_and_goes_on(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(batched, "Group", Narrow)
     trainer = BatchedTrainer(model, data, cross_entropy, max_group=8)
     assert_alike(trained(trainer, tasks), expected)
-    # seven tasks want 8 places; then 2 + 2 + 3, for which the third is too many; then one by one
-    assert widths == [8, 2, 3, 1]
+    # six tasks have steps; then 3 + 3, for which the third is too many; then one by one
+    assert widths == [6, 3, 1]
     trainer = BatchedTrainer(model, data, cross_entropy, max_group=1, num_lanes=1)
     monkeypatch.setattr(Narrow, "__init__", lambda *_, **__: _raise_out_of_memory())
     with pytest.raises(torch.OutOfMemoryError):

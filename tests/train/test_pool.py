@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -159,6 +160,28 @@ def test_no_more_workers_than_tasks(data: FederatedData) -> None:
         assert len(multiprocessing.active_children()) == 2
 
 
+def private_bytes(pid: int | None) -> int:
+    """Memory that a process shares with nobody."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
+def test_the_data_is_not_copied() -> None:
+    num_clients, large = 100_000, 64 << 20  # a tensor for each client would be large too
+    inputs = torch.ones(num_clients, large // 4 // num_clients)
+    targets = torch.zeros(num_clients, dtype=torch.int64)
+    rows = tuple(np.array([i]) for i in range(num_clients))
+    test = (inputs[:1], targets[:1])
+    data = FederatedData(inputs, targets, rows, *test)
+    model = nn.Linear(inputs.shape[1], 2)
+    task = Task(0, 0, 0, flatten(model), Plan(epochs=1), seed=1)
+    with pooled(model, data) as trainer:
+        trained(trainer, [task])
+        (worker,) = multiprocessing.active_children()
+        assert private_bytes(worker.pid) < large / 2
+
+
 def test_what_workers_say_is_said_once(
     data: FederatedData, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -195,6 +218,18 @@ def test_a_worker_that_dies_is_replaced_and_its_task_run_again(
     assert "died (exit code -9) while training client" in said
 
 
+def test_workers_that_died_idle_are_nobodys_fault(data: FederatedData) -> None:
+    model = layers()
+    with pooled(model, data, workers=4) as trainer:  # more than a task may end
+        trained(trainer, tasks_of(model))
+        victims = [child.pid or 0 for child in multiprocessing.active_children()]
+        assert len(victims) == 4
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+        until(lambda: all(is_gone(victim) for victim in victims))
+        assert_as_in_sequence(trained(trainer, tasks_of(model)[:1]), data)
+
+
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM])
 def test_a_worker_that_died_idle_is_replaced(
     data: FederatedData, caplog: pytest.LogCaptureFixture, blow: signal.Signals
@@ -225,7 +260,29 @@ def test_a_task_that_kills_every_worker_is_an_error(
     assert len(warnings_in(caplog)) == 3
 
 
+def test_a_process_that_ends_itself_is_told_from_one_that_is_killed(data: FederatedData) -> None:
+    model = Doing(lambda: sys.exit(3))
+    with (
+        pooled(model, data) as trainer,
+        pytest.raises(RunError, match=r"died \(exit code 3\) .* does its model or loss end"),
+    ):
+        trained(trainer, tasks_of(model)[:1])
+
+
 # --- errors ---------------------------------------------------------------------------------------
+
+
+def log_wrongly() -> None:
+    logging.getLogger("pisces").warning("%d", "x")
+
+
+def test_what_is_logged_wrongly_does_not_end_the_training(
+    data: FederatedData, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = Doing(log_wrongly)
+    with pooled(model, data) as trainer:
+        assert_as_in_sequence(trained(trainer, tasks_of(model)), data)
+    assert "Logging error" in capfd.readouterr().err
 
 
 class OddError(Exception):
@@ -382,7 +439,10 @@ def test_within_another_process(data: FederatedData, daemon: bool, tmp_path: Pat
     process.start()
     process.join(PATIENCE_S)
     said = (tmp_path / "said").read_text()
-    assert said.endswith("set workers = 1, or run in a process that is not daemonic") is daemon
+    assert (
+        said.endswith("set backend = 'sequential', or run in a process that is not daemonic")
+        is daemon
+    )
     assert (said == "trained") is not daemon
 
 
@@ -426,7 +486,9 @@ def test_what_cannot_be_sent_is_named(
     loss = (lambda x, y: per_sample(x, y)) if part == "loss" else per_sample
     with (
         pooled(model, data, loss=loss) as trainer,
-        pytest.raises(ConfigError, match=rf"the {part} cannot be sent .* set workers = 1"),
+        pytest.raises(
+            ConfigError, match=rf"the {part} cannot be sent .* set backend = 'sequential'"
+        ),
     ):
         trained(trainer, tasks_of(model))
 

@@ -51,13 +51,14 @@ class Counters:
     """A model's integer buffers: no part of its weights, but its results may depend on them."""
 
     def __init__(self, model: nn.Module) -> None:
-        counters = [b for b in model.buffers() if not b.is_floating_point()]
-        self._counters = [(counter, counter.clone()) for counter in counters]
+        self._model = model
+        buffers = model.named_buffers()
+        self._start = {name: b.clone() for name, b in buffers if not b.is_floating_point()}
 
     def reset(self) -> None:
         """Set them to what they were at first."""
-        for counter, start in self._counters:
-            counter.copy_(start)
+        for name, start in self._start.items():  # by name: the model may have put others there
+            self._model.get_buffer(name).copy_(start)
 
 
 def state_dict_of(weights: Weights, model: nn.Module) -> dict[str, torch.Tensor]:

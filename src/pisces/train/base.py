@@ -17,6 +17,9 @@ Precision = Literal["float32", "bf16"]  # of the arithmetic; weights are kept in
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
+ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8  # Kingma and Ba, ICLR 2015; torch's defaults
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How every client trains; what may differ from task to task is in the task's `Plan`."""
@@ -47,6 +50,18 @@ class Outcome:
     task_id: int
     weights: Weights
     report: Report
+
+
+def unchanged(task: Task, num_examples: int) -> Outcome:
+    """Asked for no step, a client gives back what it got."""
+    return Outcome(task.id, task.weights, Report(num_examples))
+
+
+def report_of(num_examples: int, num: int, total: float, squares: float, steps: int) -> Report:
+    """A report on `num` losses of the first epoch, given their sum and their squares' sum."""
+    if not num:
+        return Report(num_examples, num_steps=steps)
+    return Report(num_examples, total / num, (squares / num) ** 0.5, steps)
 
 
 class Trainer(Protocol):

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +23,10 @@ from torch import nn
 
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten
-from pisces.train.base import Loss, Outcome, Precision, Recipe, Trainer
-from pisces.train.group import Group, Shape
-from pisces.train.probe import CannotBatchError, Way, check_single_sample, choose
+from pisces.train.base import Loss, Outcome, Precision, Recipe, Trainer, unchanged
+from pisces.train.gradients import CannotBatchError
+from pisces.train.group import Group, Needs, Shape
+from pisces.train.probe import Way, check_single_sample, choose
 from pisces.train.sequential import SequentialTrainer
 from pisces.train.shuffle import Rows, batch_sizes, num_steps, table
 from pisces.types import Task
@@ -58,7 +58,7 @@ class BatchedTrainer(Trainer):
         self._precision: Precision = precision
         self._samples = (data.inputs.to(device), data.targets.to(device))
         self._rows = Rows.of(data.rows, torch.device(device))
-        self._rooms: dict[int, tuple[int, int]] = {}  # by batch size
+        self._rooms: dict[int, tuple[int, int]] = {}  # samples and steps, by batch size
         self._like = flatten(self._model)
         self._max_group, self._num_lanes = max_group, num_lanes or 0  # 0: as suits the model
         self._lanes: dict[int, Group] = {}
@@ -68,32 +68,30 @@ class BatchedTrainer(Trainer):
 
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Train the tasks; the outcomes come when all of them are done."""
-        if not tasks:
-            return
-        if self._one_by_one is None and self._way is None:
-            self._prepare(tasks)
-        if self._one_by_one is not None:
-            yield from self._one_by_one.train(tasks)
-        else:
-            yield from self._train_in_the_memory_there_is(tasks)
+        yield from (unchanged(t, self._size(t)) for t in tasks if not self._num_steps(t))
+        todo = [task for task in tasks if self._num_steps(task)]
+        if todo:
+            yield from self._outcomes(todo)
 
     def close(self) -> None:
         """Give the device's memory back."""
         self._lanes.clear()
 
+    def _outcomes(self, tasks: Sequence[Task]) -> Iterable[Outcome]:
+        if self._one_by_one is None:
+            try:
+                return self._train_in_the_memory_there_is(tasks)
+            except CannotBatchError as reason:
+                exactly = " and in float32" if self._precision != "float32" else ""
+                log.warning("the clients are trained one after the other%s: %s", exactly, reason)
+            self.close()
+            parts = (self._model, self._data, self._loss, self._recipe)
+            self._one_by_one = SequentialTrainer(*parts, self._like.flat.device)
+        return self._one_by_one.train(tasks)
+
     def _prepare(self, tasks: Sequence[Task]) -> None:
-        try:
-            self._way = way = choose(
-                self._model, self._loss, self._samples, self._room(tasks)[0], self._precision
-            )
-        except CannotBatchError as reason:
-            exactly = " and in float32" if self._precision != "float32" else ""
-            log.warning("the clients are trained one after the other%s: %s", exactly, reason)
-            device = self._like.flat.device
-            self._one_by_one = SequentialTrainer(
-                self._model, self._data, self._loss, self._recipe, device
-            )
-            return
+        room = self._needs(tasks).room
+        self._way = way = choose(self._model, self._loss, self._samples, room, self._precision)
         if not way.stacks:
             self._max_group, self._num_lanes = 1, self._num_lanes or _LANES_ALONE[self._precision]
             return
@@ -103,7 +101,9 @@ class BatchedTrainer(Trainer):
             most = int(free / self._num_lanes / way.bytes_per_client)
             self._max_group = max(1, min(self._max_group, most))
 
-    def _train_in_the_memory_there_is(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+    def _train_in_the_memory_there_is(self, tasks: Sequence[Task]) -> list[Outcome]:
+        if self._way is None:
+            self._prepare(tasks)
         outcomes = None
         while outcomes is None:
             try:
@@ -113,7 +113,7 @@ class BatchedTrainer(Trainer):
                     raise
             if outcomes is None:  # the handler is left: its traceback held on to memory
                 self._shrink(len(tasks))
-        yield from outcomes
+        return outcomes
 
     def _shrink(self, num_tasks: int) -> None:
         if self._max_group > 1:
@@ -127,21 +127,20 @@ class BatchedTrainer(Trainer):
         log.info("out of memory: from now on at most %d clients at once", most)
 
     def _train(self, tasks: Sequence[Task]) -> list[Outcome]:
-        steps = {t.id: num_steps(self._size(t), t.plan)[0] for t in tasks}
-        if not self._takes_one and any(steps[t.id] and self._smallest(t) == 1 for t in tasks):
+        if not self._takes_one and any(self._has_single_samples(task) for task in tasks):
             check_single_sample(self._model, self._samples)
             self._takes_one = True
-        tasks = sorted(tasks, key=lambda task: -steps[task.id])
-        room, epoch = self._room(tasks)
-        proximal = any(task.plan.proximal for task in tasks)
-        everything = table(self._rows, tasks, room)
-        parts = pack([steps[t.id] for t in tasks], self._num_lanes, self._max_group)
+        tasks = sorted(tasks, key=self._num_steps, reverse=True)
+        needs = self._needs(tasks)
+        everything = table(self._rows, tasks, needs.room)
+        parts = pack([self._num_steps(task) for task in tasks], self._num_lanes, self._max_group)
         trained = []
         for number, part in enumerate(parts):
             some = tasks[part]
             lane = number % self._num_lanes
-            group = self._group(lane, len(some), room=room, epoch=epoch, proximal=proximal)
-            trained.append(group.train(some, everything.part(part), self._shapes(some, room)))
+            group = self._group(lane, len(some), needs)
+            shapes = self._shapes(some, needs.room)
+            trained.append(group.train(some, everything.part(part), shapes))
         for group in self._lanes.values():
             group.join()
         return [o for t in trained for o in t.outcomes([self._size(task) for task in t.tasks])]
@@ -149,29 +148,31 @@ class BatchedTrainer(Trainer):
     def _size(self, task: Task) -> int:
         return int(self._rows.sizes[task.client])
 
-    def _smallest(self, task: Task) -> int:
-        """The samples of its smallest step, if they are few."""
-        return min(self._size(task), task.plan.batch_size)
+    def _num_steps(self, task: Task) -> int:
+        return num_steps(self._size(task), task.plan)[0]
 
-    def _room(self, tasks: Sequence[Task]) -> tuple[int, int]:
-        """The most samples in a step, and steps in an epoch, of any client: later tasks fit too."""
+    def _has_single_samples(self, task: Task) -> bool:
+        """Does it have steps of one sample?"""
+        return self._size(task) == 1 or task.plan.batch_size == 1
+
+    def _needs(self, tasks: Sequence[Task]) -> Needs:
+        """By such plans, but of any client: later tasks fit too."""
         known = self._rooms
         for size in {task.plan.batch_size for task in tasks} - known.keys():
-            batches = [batch_sizes(int(num), size) for num in np.unique(self._rows.sizes)]
+            batches = [batch_sizes(int(num), size) for num in np.unique(self._rows.sizes) if num]
             known[size] = max(max(b[0], b[-1]) for b in batches), max(map(len, batches))
         rooms = [known[task.plan.batch_size] for task in tasks]
-        return max(room for room, _ in rooms), max(epoch for _, epoch in rooms)
+        room, steps = (max(numbers) for numbers in zip(*rooms, strict=True))
+        return Needs(room, steps, any(task.plan.proximal for task in tasks))
 
-    def _group(self, lane: int, num: int, **needs: Any) -> Group:
+    def _group(self, lane: int, num: int, needs: Needs) -> Group:
         """The lane's group, made anew where it is too small."""
         assert self._way is not None
         group = self._lanes.pop(lane, None)
-        if group is None or not group.holds(num, **needs):
+        if group is None or not group.holds(num, needs):
             del group  # before there is another: memory may be short
-            size = width_for(num)
-            group = Group(
-                self._way.make(), self._recipe, self._samples, self._like, size=size, **needs
-            )
+            parts = (self._way.make(), self._recipe, self._samples, self._like)
+            group = Group(*parts, size=width_for(num), needs=needs)
         self._lanes[lane] = group
         return group
 

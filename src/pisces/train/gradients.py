@@ -17,6 +17,10 @@ from pisces.train.layers import stackable
 from pisces.types import Layout, Slice
 
 
+class CannotBatchError(Exception):
+    """Clients of this model must be trained one after the other; says why."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
     """What came out of it, a row per client."""
@@ -147,6 +151,8 @@ class Alone(Gradients):
         trained = [self._tensors[name] for name in self._trained]
         found = torch.autograd.grad(losses.mean(), trained, allow_unused=True)
         gradients = {n: g for n, g in zip(self._trained, found, strict=True) if g is not None}
+        if len(gradients) < len(found):  # weight decay must not move the others in this step
+            raise CannotBatchError("its loss does not depend on the same parameters in each step")
         done = torch.zeros_like(weights)
         buffers = {name: self._tensors[name] for name in self._buffers}
         _copy(gradients | buffers, _parts(self._layout, done[0]))

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import torch
 
-from pisces.train.base import Outcome, Recipe
-from pisces.train.gradients import Gradients, Pass
+from pisces.train.base import Outcome, Recipe, report_of
+from pisces.train.gradients import CannotBatchError, Gradients, Pass
 from pisces.train.optimize import clipped, optimizer
 from pisces.train.shuffle import Table
-from pisces.types import Report, Task, Weights
+from pisces.types import Task, Weights
 
 log = logging.getLogger("pisces")
 
@@ -32,21 +32,30 @@ class Trained:
 
     tasks: Sequence[Task]
     weights: Sequence[torch.Tensor]
-    said: torch.Tensor  # sum, sum of squares, number of first-epoch losses; steps
+    sums: torch.Tensor  # of first-epoch losses, of their squares, of ones; and steps done
 
     def outcomes(self, sizes: Sequence[int]) -> Iterator[Outcome]:
         """Wait for the results and hand them out, given how many samples each client has."""
-        rows = zip(self.tasks, self.weights, sizes, *self.said.tolist(), strict=True)
+        rows = zip(self.tasks, self.weights, sizes, *self.sums.tolist(), strict=True)
         for task, flat, size, total, squares, num, steps in rows:
-            mean, rms = (total / num, (squares / num) ** 0.5) if num else (None, None)
-            report = Report(size, mean, rms, int(steps))
+            report = report_of(size, int(num), total, squares, int(steps))
             yield Outcome(task.id, Weights(flat, task.weights.layout), report)
 
 
-class Group:
-    """Room for `size` clients, `room` samples per step and `epoch` steps per epoch of each.
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What tasks need of a group, beside a place each."""
 
-    Tasks come longest first, so whoever is done stands at the end and the group narrows.
+    room: int  # samples in a step
+    epoch_steps: int  # at most, in an epoch
+    proximal: bool
+
+
+class Group:
+    """Memory for `size` clients with such needs, and what they do in it.
+
+    Tasks have a step at least and come longest first, so whoever is done stands at the end and the
+    group narrows.
     """
 
     def __init__(
@@ -57,28 +66,28 @@ class Group:
         like: Weights,
         *,
         size: int,
-        room: int,
-        epoch: int,
-        proximal: bool = False,
+        needs: Needs,
     ) -> None:
         flat, device = like.flat, like.flat.device
-        self._proximal = proximal
+        self._needs = needs
         self._gradients, self._samples, self._clip_norm = gradients, samples, recipe.clip_norm
         self._stream = torch.cuda.Stream(device) if flat.is_cuda else None
         self._weights = flat.new_zeros(size, len(flat))
         self._num_parameters = like.layout.num_parameters
         parameters = self._weights[:, : self._num_parameters]
-        self._start = torch.zeros_like(parameters) if proximal else parameters
+        self._start = torch.zeros_like(parameters) if needs.proximal else parameters
         self._optimizer = optimizer(recipe, parameters)
         self._rate, self._pull = flat.new_zeros(size, 1), flat.new_zeros(size, 1)
-        self._rows = torch.zeros(size, room, dtype=torch.int64, device=device)
+        self._rows = torch.zeros(size, needs.room, dtype=torch.int64, device=device)
+        # A sample of each client's own, to fill up its batches: others' may be spoilt.
+        self._own = torch.zeros(size, dtype=torch.int64, device=device)
         self._num_steps = torch.zeros(size, dtype=torch.int64, device=device)
-        self._losses = flat.new_zeros(epoch + 1, size, room)
+        self._losses = flat.new_zeros(needs.epoch_steps + 1, size, needs.room)
         self._step = torch.zeros(1, dtype=torch.int64, device=device)
         self._seen: set[Shape] = set()
         self._recordings: dict[Shape, torch.cuda.CUDAGraph] = {}
         self._records = flat.is_cuda
-        self._pool = torch.cuda.graph_pool_handle() if flat.is_cuda else None
+        self._graph_memory = torch.cuda.graph_pool_handle() if flat.is_cuda else None
 
     def train(self, tasks: Sequence[Task], table: Table, shapes: Sequence[Shape]) -> Trained:
         """Start the tasks' training; on a GPU this returns long before it is done."""
@@ -88,12 +97,12 @@ class Group:
                 self._rows[: len(tasks)].copy_(rows)
                 self._advance(shape)
             weights = [self._weights[k].clone() for k in range(len(tasks))]
-            return Trained(tasks, weights, self._said(len(tasks), table))
+            return Trained(tasks, weights, self._sums(len(tasks), table))
 
-    def holds(self, num: int, *, room: int, epoch: int, proximal: bool) -> bool:
-        """Is there room for so many clients, with so many samples and steps?"""
-        fits = num <= len(self._rows) and epoch < len(self._losses)
-        return fits and room == self._rows.shape[1] and proximal <= self._proximal
+    def holds(self, num: int, needs: Needs) -> bool:
+        """Is there memory for so many clients with such needs?"""
+        fits = num <= len(self._rows) and needs.epoch_steps <= self._needs.epoch_steps
+        return fits and needs.room == self._needs.room and needs.proximal <= self._needs.proximal
 
     def join(self) -> None:
         """What the device does next comes after all this."""
@@ -109,7 +118,7 @@ class Group:
     def _load(self, tasks: Sequence[Task], table: Table) -> None:
         num = len(tasks)
         torch.stack([task.weights.flat for task in tasks], out=self._weights[:num])
-        if self._proximal:
+        if self._needs.proximal:
             self._start[:num].copy_(self._weights[:num, : self._num_parameters])
         plans = [(t.plan.learning_rate, t.plan.learning_rate * t.plan.proximal) for t in tasks]
         rates = torch.tensor(plans, dtype=self._rate.dtype).to(self._rate.device)
@@ -117,6 +126,8 @@ class Group:
         self._num_steps.zero_()
         self._num_steps[:num] = table.num_steps
         self._rows.fill_(-1)
+        self._own.zero_()
+        self._own[:num] = table.rows[0, :, 0]
         self._step.zero_()
         self._optimizer.reset()
         self._gradients.reset()
@@ -137,17 +148,15 @@ class Group:
     def _record(self, shape: Shape) -> None:
         # Not `torch.cuda.graph`, which collects garbage and empties the cache each time.
         recording = torch.cuda.CUDAGraph()
-        recording.capture_begin(self._pool)
+        recording.capture_begin(self._graph_memory)
         try:
             self._do_step(*shape)
             recording.capture_end()
-        except torch.OutOfMemoryError:
+        except Exception as error:
             with suppress(RuntimeError):
                 recording.capture_end()
-            raise
-        except RuntimeError as error:
-            with suppress(RuntimeError):
-                recording.capture_end()
+            if isinstance(error, (torch.OutOfMemoryError, CannotBatchError)):
+                raise
             self._records = False
             log.warning("a step of this model cannot be recorded, so it is slower: %s", error)
             return
@@ -155,7 +164,8 @@ class Group:
 
     def _do_step(self, width: int, room: int) -> None:
         rows = self._rows[:width, :room]
-        there, rows = rows >= 0, rows.clamp(min=0)
+        there = rows >= 0
+        rows = torch.where(there, rows, self._own[:width, None])
         inputs, targets = (part[rows] for part in self._samples)
         done = self._gradients(self._weights[:width], inputs, targets, there)
         self._move(width, done)
@@ -168,20 +178,23 @@ class Group:
         weights = self._weights[:width]
         parameters, buffers = weights.tensor_split([self._num_parameters], dim=1)
         goes_on = self._step < self._num_steps[:width, None]
-        rate, gradients = self._rate[:width] * goes_on, done.gradients
+        # Both: 0 times a gradient beyond all bounds is not 0.
+        rate, gradients = self._rate[:width] * goes_on, done.gradients.where(goes_on, 0.0)
         if self._gradients.frozen is not None:
             rate = rate * ~self._gradients.frozen
         if self._clip_norm is not None:
             gradients = clipped(gradients, self._clip_norm)
-        if self._proximal:  # FedProx, as in the sequential trainer: taken before, applied beside
+        if (
+            self._needs.proximal
+        ):  # FedProx, as in the sequential trainer: taken before, applied beside
             pull = (parameters - self._start[:width]) * self._pull[:width] * goes_on
         self._optimizer.move(parameters, gradients, rate, self._step + 1)
-        if self._proximal:
+        if self._needs.proximal:
             parameters -= pull
         if buffers.shape[1]:
             buffers.copy_(torch.where(goes_on, done.buffers, buffers))
 
-    def _said(self, num: int, table: Table) -> torch.Tensor:
+    def _sums(self, num: int, table: Table) -> torch.Tensor:
         """Sum, sum of squares and number of each client's first-epoch losses, and its steps."""
         most = min(len(table.rows), len(self._losses) - 1)
         step = torch.arange(most, device=self._losses.device)[:, None, None]

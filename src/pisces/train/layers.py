@@ -2,7 +2,7 @@
 
 `stackable` swaps them into a copy of a model:
 
-* convolution and max pooling use the operations of `stacked`, made for many small models;
+* convolution and max pooling use the operations of `images`, made for many small models;
 * batch normalisation takes its statistics over the samples that are there, without those that only
   fill up a batch, and hands out its new running statistics instead of writing them in place.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pisces.train.stacked import convolve, max_pool
+from pisces.train.images import convolve, max_pool
 from pisces.train.tuning import pool_first
 
 
@@ -90,11 +90,12 @@ class MaskedBatchNorm(nn.Module):
         values = inputs.float() if inputs.dtype is torch.bfloat16 else inputs
         dims = [d for d in range(inputs.ndim) if d != 1]
         shape = [1, -1, *[1] * (inputs.ndim - 2)]
-        weights = self.there.to(values.dtype).view(-1, *[1] * (inputs.ndim - 1))
-        num = weights.sum() * (inputs[0, 0].numel())
-        mean = (values * weights).sum(dims) / num.clamp(min=1)
-        apart = values - mean.view(shape)
-        variance = (apart.square() * weights).sum(dims) / num.clamp(min=1)
+        there = self.there.view(-1, *[1] * (inputs.ndim - 1))
+        num = there.sum() * inputs[0, 0].numel()
+        # Chosen, not multiplied by 0 or 1: 0 times a value beyond all bounds is not 0.
+        mean = torch.where(there, values, 0.0).sum(dims) / num.clamp(min=1)
+        apart = torch.where(there, values - mean.view(shape), 0.0)
+        variance = apart.square().sum(dims) / num.clamp(min=1)
         self._remember(mean.detach(), (variance * num / (num - 1).clamp(min=1)).detach())
         outputs = apart * torch.rsqrt(variance + self.eps).view(shape)
         if self.weight is not None and self.bias is not None:

@@ -10,12 +10,10 @@ from typing import Protocol
 
 import torch
 
-from pisces.train.base import Recipe
-
-_BETAS, _EPS = (0.9, 0.999), 1e-8  # Kingma and Ba, ICLR 2015; torch's defaults
+from pisces.train.base import ADAM_BETAS, ADAM_EPS, Recipe
 
 
-class Optimizer(Protocol):
+class RowOptimizer(Protocol):
     """Moves rows of parameters along rows of gradients, in place."""
 
     def reset(self) -> None:
@@ -32,7 +30,7 @@ class Optimizer(Protocol):
         ...
 
 
-def optimizer(recipe: Recipe, like: torch.Tensor) -> Optimizer:
+def optimizer(recipe: Recipe, like: torch.Tensor) -> RowOptimizer:
     """The recipe's optimiser, with memory for rows like these."""
     if recipe.optimizer == "sgd":
         return _SGD(recipe.momentum, recipe.weight_decay, like)
@@ -45,7 +43,7 @@ def clipped(gradients: torch.Tensor, norm: float) -> torch.Tensor:
     return gradients * (norm / (length + 1e-6)).clamp(max=1.0)
 
 
-class _SGD(Optimizer):
+class _SGD(RowOptimizer):
     def __init__(self, momentum: float, weight_decay: float, like: torch.Tensor) -> None:
         self._momentum, self._weight_decay = momentum, weight_decay
         self._velocity = torch.zeros_like(like) if momentum else None
@@ -65,7 +63,7 @@ class _SGD(Optimizer):
         rows.addcmul_(gradients, rate, value=-1.0)
 
 
-class _Adam(Optimizer):
+class _Adam(RowOptimizer):
     def __init__(self, weight_decay: float, like: torch.Tensor, *, decoupled: bool) -> None:
         self._weight_decay, self._decoupled = weight_decay, decoupled
         self._mean, self._square = torch.zeros_like(like), torch.zeros_like(like)
@@ -82,9 +80,9 @@ class _Adam(Optimizer):
         elif self._weight_decay:
             gradients = gradients.add(rows, alpha=self._weight_decay)
         mean, square = self._mean[: len(rows)], self._square[: len(rows)]
-        mean.lerp_(gradients, 1 - _BETAS[0])
-        square.mul_(_BETAS[1]).addcmul_(gradients, gradients, value=1 - _BETAS[1])
-        corrections = [1 - torch.pow(beta, step.double()) for beta in _BETAS]
+        mean.lerp_(gradients, 1 - ADAM_BETAS[0])
+        square.mul_(ADAM_BETAS[1]).addcmul_(gradients, gradients, value=1 - ADAM_BETAS[1])
+        corrections = [1 - torch.pow(beta, step.double()) for beta in ADAM_BETAS]
         size = rate * (corrections[1].sqrt() / corrections[0]).to(rows.dtype)
-        eps = _EPS * corrections[1].sqrt().to(rows.dtype)
+        eps = ADAM_EPS * corrections[1].sqrt().to(rows.dtype)
         rows.addcdiv_(mean * size, square.sqrt() + eps, value=-1.0)

@@ -14,6 +14,7 @@ import logging
 import mmap
 import multiprocessing
 import pickle
+import signal
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,7 @@ from pisces.types import Plan, Report, Task, Weights
 
 log = logging.getLogger("pisces")
 
+_LAST_BREATH_S = 5.0  # between the end of a worker's pipe and that of its process
 _MAX_DEATHS = 3  # a task that has ended so many workers would end the next one too
 
 
@@ -97,7 +99,7 @@ class PoolTrainer(Trainer):
         if multiprocessing.current_process().daemon:
             raise ConfigError(
                 "workers: a daemonic process (one of a multiprocessing.Pool, perhaps) may not "
-                "start others: set workers = 1, or run in a process that is not daemonic"
+                "start others: set backend = 'sequential', or run in a process that is not daemonic"
             )
         self._max_workers = workers
         self._parts = _Parts(model, data, loss, recipe)
@@ -142,6 +144,9 @@ class PoolTrainer(Trainer):
             worker.give(todo.pop())
 
     def _free_worker(self) -> _Worker | None:
+        for worker in [w for w in self._workers if w.task is None and w.has_ended]:
+            log.warning("an idle worker process died (exit code %s)", worker.exit_code())
+            self._end([worker])
         for worker in self._workers:
             if worker.task is None:
                 return worker
@@ -170,17 +175,16 @@ class PoolTrainer(Trainer):
 
     def _mourn(self, worker: _Worker, deaths: Counter[int]) -> Task:
         """The task of a worker that died, if it can be tried again."""
-        task = worker.task
+        task, code = worker.task, worker.exit_code()
         assert task is not None
         self._end([worker])
         deaths[task.id] += 1
-        how = f"died (exit code {worker.exit_code}) while training client {task.client}"
+        how = f"died (exit code {code}) while training client {task.client}"
         log.warning("a worker process %s", how)
         if deaths[task.id] == _MAX_DEATHS:
-            raise RunError(
-                f"{_MAX_DEATHS} worker processes in a row {how}, perhaps for lack of memory: try "
-                "fewer workers"
-            )
+            killed = ", perhaps for lack of memory: try fewer workers"
+            why = killed if code == -signal.SIGKILL else ": does its model or loss end the process?"
+            raise RunError(f"{_MAX_DEATHS} worker processes in a row {how}{why}")
         return task
 
     def _end_busy(self) -> None:
@@ -232,8 +236,13 @@ class _Worker:
         return outcome
 
     @property
+    def has_ended(self) -> bool:
+        """Is it dead?"""
+        return not self._process.is_alive()
+
     def exit_code(self) -> int | None:
         """How it ended; minus the number of the signal that killed it."""
+        self._process.join(_LAST_BREATH_S)
         code: int | None = self._process.exitcode
         return code
 
@@ -281,7 +290,7 @@ def _pickled(name: str, thing: object) -> bytes:
     except Exception as error:
         raise ConfigError(
             f"workers: the {name} cannot be sent to worker processes ({error}): build it of "
-            "classes and functions at the top of a module, or set workers = 1"
+            "classes and functions at the top of a module, or set backend = 'sequential'"
         ) from error
 
 
@@ -309,7 +318,12 @@ class _Telling(logging.Handler):
         self._pipe = pipe
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._pipe.send(_Said(record.levelno, record.getMessage()))
+        try:
+            said = _Said(record.levelno, record.getMessage())
+        except Exception:  # what is logged wrongly must not end the training
+            self.handleError(record)
+        else:
+            self._pipe.send(said)
 
 
 def _carry_out(order: _Order, slot: Weights, trainer: SequentialTrainer) -> _Message:

@@ -14,7 +14,16 @@ from torch.optim.sgd import sgd
 
 from pisces.data.federated import FederatedData
 from pisces.models.flat import Counters, flatten, load_flat
-from pisces.train.base import Loss, Outcome, Recipe, Trainer
+from pisces.train.base import (
+    ADAM_BETAS,
+    ADAM_EPS,
+    Loss,
+    Outcome,
+    Recipe,
+    Trainer,
+    report_of,
+    unchanged,
+)
 from pisces.train.shuffle import batch_sizes, num_steps, shuffled
 from pisces.train.tuning import faster_pooling, keep_memory, pool_first
 from pisces.types import Plan, Report, Task
@@ -48,8 +57,8 @@ class SequentialTrainer(Trainer):
         """Train the tasks in order."""
         for task in tasks:
             size = len(self._rows[task.client])
-            if num_steps(size, task.plan)[0] == 0:  # asked for nothing, it gives back what it got
-                yield Outcome(task.id, task.weights, Report(size))
+            if num_steps(size, task.plan)[0] == 0:
+                yield unchanged(task, size)
                 continue
             with _seeded(self._device, task.seed):
                 outcome = self._train(task)
@@ -183,9 +192,9 @@ class _Adam:
             decoupled_weight_decay=self._recipe.optimizer == "adamw",
             lr=self._learning_rate,
             weight_decay=self._recipe.weight_decay,
-            beta1=0.9,
-            beta2=0.999,
-            eps=1e-8,
+            beta1=ADAM_BETAS[0],
+            beta2=ADAM_BETAS[1],
+            eps=ADAM_EPS,
             amsgrad=False,
             maximize=False,
         )
@@ -224,7 +233,4 @@ class _LossStatistics:
 
     def report(self, num_examples: int, num_steps: int) -> Report:
         """What the client says of its training."""
-        if not self._num:
-            return Report(num_examples, num_steps=num_steps)
-        mean = self._sum / self._num
-        return Report(num_examples, mean, (self._sum_of_squares / self._num) ** 0.5, num_steps)
+        return report_of(num_examples, self._num, self._sum, self._sum_of_squares, num_steps)

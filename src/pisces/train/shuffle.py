@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from pisces.types import Plan, Task
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: splitmix64's increment
+_Number = TypeVar("_Number", int, torch.Tensor)
 _MOST_KEYS = 1 << 24  # sorted at once; bounds the memory of a table being built
 
 
@@ -102,29 +104,42 @@ def table(rows: Rows, tasks: Sequence[Task], room: int) -> Table:
     Nothing loops over samples or steps: that would cost as much as the training.
     """
     device = rows.flat.device
-    facts = torch.tensor([_facts(rows, task) for task in tasks])
-    num_epochs, longest = max(t.plan.epochs for t in tasks), int(facts[:, 1].max())
-    most = max(1, int(facts[:, 5].max()))
-    facts = facts.to(device)
+    facts = [_facts(rows, task) for task in tasks]
+    num_epochs, longest = max(f.epochs for f in facts), max(f.num for f in facts)
+    most = max(1, *(f.steps for f in facts))
+    columns = torch.tensor(facts).T.to(device)
     filled = torch.full((most + 1, len(tasks), room), -1, dtype=torch.int64, device=device)
     at_once = max(1, _MOST_KEYS // (num_epochs * longest))
     for first in range(0, len(tasks), at_once):
         some = slice(first, first + at_once)
-        _fill(filled[:, some], rows.flat, facts[some], num_epochs, longest)
-    return Table(filled[:-1], facts[:, 5], facts[:, 6])
+        _fill(filled[:, some], rows.flat, columns[:, some], num_epochs, longest)
+    known = _Facts(*columns)
+    return Table(filled[:-1], known.steps, known.per_epoch)
 
 
-def _facts(rows: Rows, task: Task) -> list[int]:
+class _Facts(NamedTuple, Generic[_Number]):
+    """Of one task, or a column of each."""
+
+    start: _Number
+    num: _Number
+    seed: _Number
+    epochs: _Number
+    batch_size: _Number
+    steps: _Number
+    per_epoch: _Number
+
+
+def _facts(rows: Rows, task: Task) -> _Facts[int]:
     start, num, plan = int(rows.starts[task.client]), int(rows.sizes[task.client]), task.plan
     steps = num_steps(num, plan)
-    return [start, num, _signed(task.seed), plan.epochs, plan.batch_size, *steps]
+    return _Facts(start, num, _signed(task.seed), plan.epochs, plan.batch_size, *steps)
 
 
 def _fill(
-    filled: torch.Tensor, flat: torch.Tensor, facts: torch.Tensor, num_epochs: int, longest: int
+    filled: torch.Tensor, flat: torch.Tensor, columns: torch.Tensor, num_epochs: int, longest: int
 ) -> None:
     """Put each sample where its shuffle says; what belongs nowhere goes to the row too many."""
-    start, num, seed, epochs, batch_size, total, per_epoch = (c[:, None, None] for c in facts.T)
+    start, num, seed, epochs, batch_size, steps, per_epoch = _Facts(*columns[:, :, None, None])
     position = torch.arange(longest, device=flat.device)
     epoch = torch.arange(num_epochs, device=flat.device)[:, None]
     keys = _mix(_mix(seed + (epoch + 1) * _signed(_GOLDEN)) + position * _signed(_GOLDEN))
@@ -132,7 +147,7 @@ def _fill(
     order = torch.argsort(keys, dim=-1, stable=True)
     step = torch.minimum(position // batch_size, per_epoch - 1)
     at = epoch * per_epoch + step
-    at = torch.where((position < num) & (epoch < epochs) & (at < total), at, len(filled) - 1)
-    task = torch.arange(len(facts), device=flat.device)[:, None, None]
+    at = torch.where((position < num) & (epoch < epochs) & (at < steps), at, len(filled) - 1)
+    task = torch.arange(columns.shape[1], device=flat.device)[:, None, None]
     column = (position - step * batch_size).clamp(max=filled.shape[2] - 1)
     filled[at, task, column] = flat[(start + order).clamp(max=len(flat) - 1)]
