@@ -16,8 +16,8 @@ from worlds import NAN, random_view, view
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.seeds import generator
+from pisces.select.draw import Pool, draw
 from pisces.select.oort import Odds, Oort
-from pisces.select.top import Pool, draw
 from pisces.types import State
 
 # Two sequences recorded from the Oort training selector as its authors ship it with FedScale:

@@ -14,7 +14,8 @@ from worlds import NAN, random_view, view
 from pisces.errors import ConfigError
 from pisces.seeds import generator
 from pisces.select.pisces import Guided, utilities
-from pisces.select.top import data_quality, top
+from pisces.select.quality import data_quality
+from pisces.select.top import top
 from pisces.types import State
 
 NO_EXPLORATION = {"exploration": 0.0, "min_exploration": 0.0}

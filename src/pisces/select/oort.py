@@ -13,17 +13,10 @@ from numpy.typing import NDArray
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Assignment, Selector
-from pisces.select.top import (
-    Bools,
-    Floats,
-    Ids,
-    Pool,
-    assignments,
-    check_range,
-    data_quality,
-    nth_smallest,
-    top,
-)
+from pisces.select.draw import Pool
+from pisces.select.quality import data_quality
+from pisces.select.settings import check_range
+from pisces.select.top import Floats, Ids, nth_smallest, top
 from pisces.types import State
 
 # Both as in the reference: the poorest client scores above zero, equal ones do not divide by it.
@@ -123,7 +116,7 @@ class Oort(Selector):
         picked = np.concatenate([explored, exploited])
         if len(picked) < slots:
             picked = np.concatenate([picked, self._others(view, picked, slots, rng)])
-        return assignments(picked)
+        return [Assignment(client) for client in picked.tolist()]
 
     def _others(self, view: View, picked: Ids, slots: int, rng: np.random.Generator) -> Ids:
         """Anybody else who is free, for the slots that are left."""
@@ -153,7 +146,7 @@ class Oort(Selector):
         by_share = self.exploration_draw == "share"
         return int(slots * share) if by_share else rng.binomial(slots, share)
 
-    def _free(self, view: View) -> Bools:
+    def _free(self, view: View) -> NDArray[np.bool_]:
         """The selectable clients without the blacklist, which holds those most often picked."""
         if self.max_picks is None:
             return view.is_selectable
@@ -200,8 +193,9 @@ class Oort(Selector):
         """Count who came back, explore less, and prefer longer or shorter durations."""
         old = self._memory
         pairs = np.array(old.exploited, np.int64).reshape(-1, 2)
-        back = view.clients.last_version[pairs[:, 0]] >= pairs[:, 1]
-        rewards = data_quality(view, pairs[back, 0])
+        clients, versions = pairs.T
+        back = view.clients.last_version[clients] >= versions
+        rewards = data_quality(view, clients[back])
         utility = float(rewards.mean()) if len(rewards) else 0.0
         utilities = [*old.utilities, utility][-2 * self.pacer_interval :]
         return Memory(

@@ -10,8 +10,10 @@ import numpy as np
 
 from pisces.clients.view import View
 from pisces.policy import Assignment, Selector
+from pisces.select.quality import data_quality
 from pisces.select.ranking import Ranking
-from pisces.select.top import Floats, Ids, assignments, check_range, choose, data_quality, top
+from pisces.select.settings import check_range
+from pisces.select.top import Floats, Ids, choose, top
 from pisces.types import State
 
 
@@ -62,10 +64,9 @@ class Guided(Selector):
         num_known, num_unseen = len(view.free) - len(view.unseen), len(view.unseen)
         num_new = min(max(rng.binomial(slots, self._share), slots - num_known), num_unseen)
         self._share = max(self._share * self.exploration_decay, self.min_exploration)
-        best = assignments(self._best(view, slots - num_new, rng)) if num_new < slots else []
-        if not num_new:
-            return best
-        return assignments(view.unseen.nth(choose(num_new, num_unseen, rng))) + best
+        best = self._best(view, slots - num_new, rng).tolist() if num_new < slots else []
+        new = view.unseen.nth(choose(num_new, num_unseen, rng)).tolist() if num_new else []
+        return [Assignment(client) for client in new + best]
 
     def _best(self, view: View, num: int, rng: np.random.Generator) -> Ids:
         """The `num` free clients of the highest utility among those that reported."""

@@ -52,7 +52,10 @@ class Ranking:
 
     def _floor(self, num: int) -> float:
         """A score which at least `num` clients reach: the num-th best of the blocks' best."""
-        return max(nth_largest(self._best, num), _LEAST) if num <= len(self._best) else _LEAST
+        best = self._best
+        if num > 1:  # blocks with nobody in them, all alike, would make the search slow
+            best = best[best > -inf]
+        return max(nth_largest(best, num), _LEAST) if num <= len(best) else _LEAST
 
     def _make_room(self, num_clients: int) -> None:
         num, needed = len(self._best), -(-num_clients // BLOCK)
@@ -64,7 +67,7 @@ class Ranking:
     def _update(self, view: View, changed: Iterable[int]) -> None:
         scores = self._scores.reshape(-1)
         known = [c for c in changed if c in view.free and c not in view.unseen]
-        gone = [c for c in changed if c not in view.free and scores.item(c) != -inf]
+        gone = [c for c in changed if scores.item(c) != -inf and c not in view.free]
         if known:
             scores[known] = self._score(view, np.array(known))
         if gone:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pisces.clients.view import View
 from pisces.policy import Assignment, Selector
-from pisces.select.top import assignments, choose
+from pisces.select.top import choose
 
 
 class Uniform(Selector):
@@ -25,4 +25,5 @@ class Uniform(Selector):
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Draw without replacement."""
         num = max(0, min(slots, len(view.free)))
-        return assignments(view.free.nth(choose(num, len(view.free), rng)))
+        clients = view.free.nth(choose(num, len(view.free), rng))
+        return [Assignment(client) for client in clients.tolist()]
