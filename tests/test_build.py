@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,16 +131,23 @@ def test_what_cannot_work_is_refused_in_one_line(
     [
         (("train.workers=1",), "SequentialTrainer"),
         (("train.workers=2",), "PoolTrainer"),
-        (("train.backend=sequential", "train.workers=2"), "SequentialTrainer"),
+        (("train.backend=sequential", "train.workers=1"), "SequentialTrainer"),
         (("train.backend=pool", "train.workers=1"), "PoolTrainer"),
         (("train.backend=batched",), "BatchedTrainer"),
-        (("train.backend=batched", "train.precision=bf16"), "BatchedTrainer"),
     ],
 )
 def test_the_backend_is_chosen(settings: tuple[str, ...], trainer: str) -> None:
-    chosen = built(*settings).trainer(torch.device("cpu"))
+    simulation = built(*settings)
+    chosen = simulation.trainer(torch.device("cpu"))
     assert type(chosen).__name__ == trainer
+    assert type(chosen).__name__.lower().startswith(simulation.trained_by().split()[0])
     chosen.close()
+
+
+def test_who_trained_is_said() -> None:
+    assert built("train.workers=2").trained_by() == "pool of 2 processes on cpu"
+    assert built("train.workers=1").trained_by() == "sequential on cpu"
+    assert built("train.backend=pool", "train.workers=1").trained_by() == "pool of 1 process on cpu"
 
 
 def test_where_processes_cannot_be_forked_there_is_a_pool_only_if_asked_for(
@@ -157,8 +166,14 @@ def test_on_a_gpu_clients_are_batched() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        (("train.precision=bf16", "train.backend=sequential"), "train.precision: only batched"),
-        (("train.backend=pool", "train.device=meta"), "train.backend: a pool trains on the CPU"),
+        (("train.precision=bf16",), "train.precision: bf16 is for batched training on a GPU"),
+        (("train.precision=bf16", "train.backend=batched"), "use float32 here"),
+        (("train.workers=2", "train.backend=sequential"), "train.workers: only a pool has workers"),
+        (("train.workers=2", "train.backend=batched"), "but the backend is batched"),
+        (
+            ("train.device=meta",),
+            r"train\.device: must be auto, cpu, cuda or cuda:NUMBER, not 'meta'",
+        ),
     ],
 )
 def test_a_backend_that_cannot_do_it_is_refused(settings: tuple[str, ...], why: str) -> None:
@@ -166,10 +181,34 @@ def test_a_backend_that_cannot_do_it_is_refused(settings: tuple[str, ...], why: 
         built(*settings)
 
 
+def test_a_pool_is_not_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "device_of", torch.device)
+    with pytest.raises(ConfigError, match=r"train\.backend: a pool trains on the CPU, not on cuda"):
+        built("train.backend=pool", "train.device=cuda")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"precision": "fp16"}, "train.precision: must be one of"),
+        ({"workers": 1.5}, r"train\.workers: must be from 1 to 1024, not 1\.5"),
+        ({"workers": True}, "train.workers"),
+        ({"workers": 0}, "train.workers"),
+        ({"workers": "two"}, "not 'two'"),
+        ({"threads": 0}, r"train\.threads: must be from 1 to 1024, not 0"),
+        ({"backend": None}, "train.backend"),
+    ],
+)
+def test_what_only_python_can_get_wrong_is_refused(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        replace(built(), **wrong)
+
+
 def test_the_backend_changes_nothing_but_the_speed() -> None:
     logs = {}
     for backend in ("sequential", "pool", "batched"):
-        settings = (f"train.backend={backend}", "train.workers=2", "stop.time_s=120")
+        workers = 2 if backend == "pool" else 1
+        settings = (f"train.backend={backend}", f"train.workers={workers}", "stop.time_s=120")
         memory = Memory()
         with closing(wire(built(*settings), memory)) as coordinator:
             coordinator.run()
@@ -184,8 +223,8 @@ def test_the_backend_changes_nothing_but_the_speed() -> None:
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"train\.device: 'quantum' cannot be used here"):
-        wire(built("train.device=quantum"), Memory())
+    with pytest.raises(ConfigError, match=r"train\.device: 'cuda:99' cannot be used here"):
+        built("train.device=cuda:99")
 
 
 def test_strict_with_a_deadline_is_fine() -> None:

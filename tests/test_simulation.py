@@ -358,7 +358,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         ConfigError,
         "stop.metric: must be one of worst, loss, not 'f1'",
     ),
-    "device": ({"device": "quantum"}, ConfigError, "train.device: 'quantum' cannot be used"),
+    "device": ({"device": "quantum"}, ConfigError, "train.device: must be auto, cpu, cuda"),
     "protocol": ({"protocol": "piscs"}, ConfigError, "did you mean 'pisces'?"),
     "setting": (
         {"settings": {"staleness_bund": 3}},

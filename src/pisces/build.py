@@ -12,6 +12,7 @@ import inspect
 import math
 import multiprocessing
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_type_hints
@@ -138,15 +139,26 @@ class Simulation:
     def _check_trainer(self) -> None:
         device = device_of(self.device)
         known(self.backend, get_args(cfg.Backend), "train.backend")
+        known(self.precision, get_args(Precision), "train.precision")
+        for name, number in (("workers", self.workers), ("threads", self.threads)):
+            if number is not None and not (type(number) is int and 1 <= number <= cfg.MOST_CORES):
+                raise ConfigError(
+                    f"train.{name}: must be from 1 to {cfg.MOST_CORES}, not {number!r}"
+                )
         if self.backend == "pool" and device.type != "cpu":
             raise ConfigError(
                 f"train.backend: a pool trains on the CPU, not on {device}; use batched there, or "
                 "device = 'cpu'"
             )
-        if self.precision != "float32" and self._backend(device) != "batched":
-            raise ConfigError("train.precision: only batched training knows bf16; use float32")
-        if self.workers is not None and self.workers < 1:
-            raise ConfigError(f"train.workers: must be at least 1, not {self.workers}")
+        if self.backend in ("sequential", "batched") and (self.workers or 1) > 1:
+            raise ConfigError(
+                f"train.workers: only a pool has workers, but the backend is {self.backend}"
+            )
+        on_gpu = device.type == "cuda" and self._backend(device) == "batched"
+        if self.precision != "float32" and not on_gpu:
+            raise ConfigError(
+                "train.precision: bf16 is for batched training on a GPU; use float32 here"
+            )
 
     def trainer(self, device: torch.device) -> Trainer:
         """The trainer of the backend asked for, or the fastest one there is for the device."""
@@ -162,6 +174,14 @@ class Simulation:
                 return PoolTrainer(*parts, workers=self.workers or num_cores())
             case _:
                 return SequentialTrainer(*parts, device)
+
+    def trained_by(self) -> str:
+        """The backend in words, for people who compare times."""
+        device = device_of(self.device)
+        backend = self._backend(device)
+        num = self.workers or num_cores()
+        of = f" of {num} process{'es' if num > 1 else ''}" if backend == "pool" else ""
+        return f"{backend}{of} on {device.type}"
 
     def _backend(self, device: torch.device) -> cfg.Backend:
         if self.backend != "auto":
@@ -239,11 +259,15 @@ def device_of(name: str) -> torch.device:
     """The device of that name; `auto` is a GPU where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ConfigError(f"train.device: must be auto, cpu, cuda or cuda:NUMBER, not {name!r}")
     try:
         return torch.zeros(1, device=name).device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"train.device: {name!r} cannot be used here: {reason}") from error
+        raise ConfigError(
+            f"train.device: {name!r} cannot be used here ({reason}); auto takes what there is"
+        ) from error
 
 
 # --- from a config --------------------------------------------------------------------------------

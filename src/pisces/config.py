@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tomlkit
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -29,11 +30,18 @@ from pisces.explain import explain
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NonNegative = Annotated[
+    float,
+    Field(ge=0, allow_inf_nan=False),
+    AfterValidator(lambda v: v + 0.0),  # -0.0 becomes 0.0: some libraries mind
+]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 # TOML has no word for nothing: where a limit has a default, no limit is infinity.
 Limit = Annotated[float, BeforeValidator(lambda v: math.inf if v is None else v), Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+MOST_CORES = 1024
+MOST_SAMPLES = 1 << 31
+MOST_SIGMA = 10.0  # a client 22 000 times as fast, or rich, as the median: more is a mistake
 Backend = Literal["auto", "sequential", "pool", "batched"]
 
 
@@ -67,21 +75,23 @@ class Data(Section):
         None, description="folder with datasets; without it the variable PISCES_DATA names it"
     )
     partition: Literal["iid", "dirichlet", "natural"] = Field(
-        "dirichlet", description="how labels spread over clients; natural: by writer or author"
+        "dirichlet",
+        description="iid | dirichlet | natural (by writer or author): who has which labels",
     )
     alpha: Positive = Field(
         0.5, description="Dirichlet concentration; small: few labels per client"
     )
     sizes: Literal["equal", "lognormal", "coupled"] | list[Count] = Field(
-        "equal", description="samples per client; coupled: slow clients are rich; or a list"
+        "equal",
+        description="equal | lognormal | coupled (slow clients are rich) | a list of numbers",
     )
     size: Count | None = Field(
-        None, description="equal: samples each; none: all there are, divided"
+        None, le=MOST_SAMPLES, description="equal: samples each; none: all there are, divided"
     )
     size_median: Positive = Field(
         190.0, description="lognormal: median samples per client; less where the data is too small"
     )
-    size_sigma: NonNegative = Field(0.6, description="lognormal: spread of sizes")
+    size_sigma: NonNegative = Field(0.6, le=MOST_SIGMA, description="lognormal: spread of sizes")
     samples_per_s: Positive = Field(2.5, description="coupled: samples per second of latency")
     alpha_per_s: Positive = Field(0.05, description="coupled: alpha per second of latency")
     overlap: bool = Field(False, description="let clients share samples, as the paper's MNIST does")
@@ -93,7 +103,9 @@ class Model(Section):
 
     name: str = Field("mlp", description="mlp | small_cnn | lenet5 | resnet18")
     hidden: list[Count] = Field([64], description="mlp: widths of the hidden layers")
-    norm: Literal["batch", "group"] = Field("batch", description="resnet18: its normalisation")
+    norm: Literal["batch", "group"] = Field(
+        "batch", description="batch | group: the normalisation of resnet18"
+    )
     weights: str | None = Field(None, description="start from this safetensors file or run folder")
 
 
@@ -108,22 +120,29 @@ class Train(Section):
     decay_every: Count = Field(1, description="... every so many versions")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="of sgd")
     weight_decay: NonNegative = Field(0.0, description="L2 penalty (adamw: decoupled)")
-    proximal: NonNegative = Field(0.0, description="FedProx: pull towards the received model (mu)")
+    proximal: NonNegative = Field(
+        0.0, le=1e6, description="FedProx: pull towards the received model (mu)"
+    )
     clip_norm: Positive | None = Field(None, description="clip each step's gradient to this norm")
-    batch_size: Count = Field(16, description="samples per step")
+    batch_size: Count = Field(16, le=MOST_SAMPLES, description="samples per step")
     epochs: Count = Field(5, description="passes over a client's data per task")
     device: str = Field("auto", description="auto | cpu | cuda; auto: a GPU if there is one")
     backend: Backend = Field(
         "auto",
-        description="sequential | pool (the same bits) | batched (up to rounding; made for GPUs)",
+        description="auto | sequential | pool (same bits) | batched (rounds otherwise; for GPUs)",
     )
     workers: Count | None = Field(
-        None, le=1024, description="processes of the pool; none: one per core"
+        None, le=MOST_CORES, description="processes of a pool; none: one per core"
     )
     precision: Literal["float32", "bf16"] = Field(
-        "float32", description="of batched training; bf16: faster for large models, less exact"
+        "float32",
+        description="float32 | bf16 (batched on a GPU: faster for large models, less exact)",
     )
-    threads: Count = Field(1, le=1024, description="torch threads; one is fastest for small models")
+    threads: Count = Field(
+        1,
+        le=MOST_CORES,
+        description="of torch where there is no pool; one is best for small models",
+    )
 
 
 class Zipf(Section):
@@ -169,9 +188,9 @@ class ComputeLatency(Section):
     seconds_per_sample: Positive = Field(
         0.02, description="median compute time per sample and epoch"
     )
-    compute_sigma: NonNegative = Field(0.8, description="its spread over clients")
+    compute_sigma: NonNegative = Field(0.8, le=MOST_SIGMA, description="its spread over clients")
     bytes_per_s: Positive = Field(1e6, description="median bandwidth, each way")
-    bandwidth_sigma: NonNegative = Field(0.8, description="its spread over clients")
+    bandwidth_sigma: NonNegative = Field(0.8, le=MOST_SIGMA, description="its spread over clients")
     jitter: NonNegative = Field(0.0, description="sigma of the lognormal factor on every task")
 
 

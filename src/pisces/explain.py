@@ -73,6 +73,6 @@ def known(name: str, choices: Collection[str], key: str) -> str:
     """The name, if it is one of the choices."""
     if name in choices:
         return name
-    close = difflib.get_close_matches(name, choices, n=1)
+    close = difflib.get_close_matches(str(name), choices, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise ConfigError(f"{key}: must be one of {', '.join(choices)}, not {name!r}{hint}")

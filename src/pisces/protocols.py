@@ -117,7 +117,9 @@ def pisces(
     weight_penalty: Penalty = 0.5,
     reference: Against = "current",
     server_rate: ServerRate = 1.0,
-    outlier_window: Annotated[int, Field(ge=0, description="versions that count as similar")] = 5,
+    outlier_window: Annotated[
+        int, Field(ge=0, le=1000, description="versions that count as similar")
+    ] = 5,
     outlier_eps: Annotated[
         float,
         Field(

@@ -210,6 +210,7 @@ def _summary(simulation: build.Simulation, protocol: str, tally: Tally) -> dict[
         "metric": stop.metric,
         "target": stop.target,
         "time_to_target_s": reached,
+        "trained_by": simulation.trained_by(),
         **tally.summary(),
     }
 

@@ -72,7 +72,7 @@ SETTINGS = {
     "model too large": ("model.name=lenet5", "lenet5 takes images of"),
     "weights": ("model.weights=nowhere", "model.weights: cannot read nowhere: No such file"),
     "no weights": ("model.weights=small.toml", "model.weights: cannot read small.toml: "),
-    "device": ("train.device=quantum", "train.device: 'quantum' cannot be used here"),
+    "device": ("train.device=quantum", "train.device: must be auto, cpu, cuda or"),
     "optimizer": ("train.optimizer=best", "train.optimizer: must be 'sgd', 'adam' or 'adamw'"),
     "seed": ("seed=-1", "seed: must be greater than or equal to 0, not -1"),
 }

@@ -135,9 +135,10 @@ def test_runs_are_listed(pisces: Callable[..., Any], finished: Path, killed: Pat
     ran = pisces("runs")
     assert ran.code == 0
     assert max(map(len, ran.out.splitlines())) <= 80
-    first, second = (line.split() for line in ran.out.splitlines() if "runs/" in line)
-    assert (first[0], first[1], first[2], first[-1]) == ("runs/first", "pisces", "1", "time")
-    assert (second[0], second[-2:]) == ("runs/killed", ["not", "over"])
+    heading, _, first, second = (line.split() for line in ran.out.splitlines() if line.strip())
+    assert heading[:3] == ["folder", "in", "runs"]
+    assert (first[0], first[1], first[2], first[-1]) == ("first", "pisces", "1", "time")
+    assert (second[0], second[-2:]) == ("killed", ["not", "over"])
 
 
 def test_runs_as_json(pisces: Callable[..., Any], finished: Path) -> None:

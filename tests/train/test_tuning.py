@@ -62,6 +62,13 @@ def test_pooling_is_left_alone_where_it_gains_nothing(model: nn.Module, x: torch
     assert places.shape == pooled.shape
 
 
+def test_models_that_vectorise_for_themselves_are_left_alone() -> None:
+    x = torch.randn(2, 4, 8, 8, 8)
+    with faster_pooling(nn.Conv2d(1, 1, 1))():
+        pooled = torch.func.vmap(lambda images: functional.max_pool2d(images, 2))(x)
+    assert torch.equal(pooled, torch.stack([functional.max_pool2d(images, 2) for images in x]))
+
+
 def a_chain(window: dict[str, Any]) -> nn.Sequential:
     return nn.Sequential(
         nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(**window)),

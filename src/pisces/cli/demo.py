@@ -20,7 +20,7 @@ def demo(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Pisces against FedBuff, Oort and FedAvg on real data, in a minute.
+    """Pisces against FedBuff, Oort and FedAvg on real data, in half a minute.
 
     The data are handwritten digits, held by 100 clients that differ
     in speed (15 to 180 s per task) and in how much they have of what.

@@ -155,7 +155,7 @@ def _make_run(job: Job, num_runs: int) -> None:
     from pisces.simulation import run
 
     simulation = build.simulation(job.config)
-    if simulation.workers is None:
+    if simulation.workers is None and simulation.backend in ("auto", "pool"):
         simulation = replace(simulation, workers=max(1, build.num_cores() // num_runs))
     signal.signal(signal.SIGINT, _interrupt_once)
     try:

@@ -28,7 +28,10 @@ def report(
         str | None, typer.Option(help="What to compare by; default: the runs' own.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Protocol whose speed-up is shown; default: the fastest.")
+        str | None,
+        typer.Option(
+            help="Protocol whose speed-up is shown; default: pisces, or else the fastest."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where plots go; default: the first folder.")

@@ -36,25 +36,25 @@ def runs(
     elif not found:
         stdout.print(f"no runs below {folder}; make some: pisces demo")
     else:
-        stdout.print(_table(found))
+        stdout.print(_table(found, folder))
 
 
-def _table(found: list[Run]) -> Table:
+def _table(found: list[Run], below: Path) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("folder", overflow="fold")
+    table.add_column(f"folder in {escape(str(below))}", overflow="fold")
     table.add_column("protocol", overflow="fold")
     for heading in ("seed", "versions", "time", "best", "ended by"):
         table.add_column(heading, justify="right")
     for run in found:
-        table.add_row(*_cells(run))
+        table.add_row(*_cells(run, below))
     return table
 
 
-def _cells(run: Run) -> tuple[str, ...]:
+def _cells(run: Run, below: Path) -> tuple[str, ...]:
     summary = run.summary
     best = summary["best"].get(summary.get("metric", "accuracy"))
     return (
-        escape(str(run.path)),
+        escape(str(run.path.relative_to(below))),
         escape(run.protocol),
         "" if run.seed is None else str(run.seed),
         str(summary["versions"]),

@@ -86,7 +86,10 @@ class Result:
 def compare(
     runs: Iterable[Run], target: float, *, metric: str = "accuracy", reference: str | None = None
 ) -> list[Row]:
-    """One row per protocol: the reference (default: the fastest), then the fastest first."""
+    """One row per protocol: the reference, then the fastest first.
+
+    Without a reference it is Pisces, or where there is none the fastest.
+    """
     results = {
         protocol: {
             seed: Result(run.time_to_target(target, metric), run.summary)
@@ -96,7 +99,9 @@ def compare(
     }
     if not results:
         raise RunError("there are no runs to compare: give at least one run folder")
-    reference = reference or min(results, key=lambda name: _standing(results[name]))
+    if reference is None:
+        fastest = min(results, key=lambda name: _standing(results[name]))
+        reference = "pisces" if "pisces" in results else fastest
     if reference not in results:
         raise RunError(f"no run of the reference {reference!r}: choose one of {', '.join(results)}")
     first = _row(reference, results[reference], Speedup(), metric)

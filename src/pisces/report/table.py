@@ -136,6 +136,8 @@ def _facts(run: Run, target: float | None, metric: str) -> list[tuple[str, str]]
         time = run.time_to_target(target, metric)
         label = f"time to {metric} {target:g}"
         facts.append((label, "not reached" if time is None else duration(time)))
+    if "trained_by" in s:  # not of a run that is not over
+        facts.append(("trained by", s["trained_by"]))
     return [*facts, ("wall time", duration(s["wall_s"]))]
 
 

@@ -83,7 +83,8 @@ class BatchedTrainer(Trainer):
                 return self._train_in_the_memory_there_is(tasks)
             except CannotBatchError as reason:
                 exactly = " and in float32" if self._precision != "float32" else ""
-                log.warning("the clients are trained one after the other%s: %s", exactly, reason)
+                how = f"one after the other{exactly}, which is slower"
+                log.warning("train.backend = batched: clients train %s: %s", how, reason)
             self.close()
             parts = (self._model, self._data, self._loss, self._recipe)
             self._one_by_one = SequentialTrainer(*parts, self._like.flat.device)

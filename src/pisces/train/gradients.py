@@ -152,7 +152,7 @@ class Alone(Gradients):
         found = torch.autograd.grad(losses.mean(), trained, allow_unused=True)
         gradients = {n: g for n, g in zip(self._trained, found, strict=True) if g is not None}
         if len(gradients) < len(found):  # weight decay must not move the others in this step
-            raise CannotBatchError("its loss does not depend on the same parameters in each step")
+            raise CannotBatchError("the loss does not depend on the same parameters in each step")
         done = torch.zeros_like(weights)
         buffers = {name: self._tensors[name] for name in self._buffers}
         _copy(gradients | buffers, _parts(self._layout, done[0]))

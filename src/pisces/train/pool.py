@@ -150,7 +150,7 @@ class PoolTrainer(Trainer):
         for worker in self._workers:
             if worker.task is None:
                 return worker
-        if len(self._workers) == self._max_workers:
+        if len(self._workers) >= self._max_workers:
             return None
         with born_deaf():  # so that nothing comes between its birth and its place in the list
             others = [worker.pipe for worker in self._workers]

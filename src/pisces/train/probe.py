@@ -52,7 +52,11 @@ def _choose(model: nn.Module, loss: Loss, samples: Samples, room: int, precision
             return Way(make, stacks=True, bytes_per_client=_bytes(make(), model, samples, room))
         except Exception as error:  # whatever a model does that cannot be vectorised
             first_line = f"{type(error).__name__}: {error}".partition("\n")[0]
-            log.warning("clients are trained beside each other, not stacked: %s", first_line)
+            log.warning(
+                "train.backend = batched: clients train beside each other, not stacked, which is "
+                "slower: %s",
+                first_line,
+            )
     return Way(partial(Alone, model, loss, layout, precision), stacks=False)
 
 
@@ -92,17 +96,17 @@ def _try_step(model: nn.Module, loss: Loss, samples: Samples) -> None:
     buffers, state = dict(model.named_buffers()), _random_state(inputs.device)
     losses = loss(model.train()(inputs), targets)
     if not torch.equal(state, _random_state(inputs.device)):
-        raise CannotBatchError("it draws random numbers while it trains (dropout?)")
+        raise CannotBatchError("the model draws random numbers while it trains (dropout?)")
     if not all(torch.equal(p, parameters[n]) for n, p in model.named_parameters()):
-        raise CannotBatchError("its forward pass changes its weights")
+        raise CannotBatchError("the model changes its own weights")
     if not all(b is buffers.get(n) for n, b in model.named_buffers()):
-        raise CannotBatchError("its forward pass puts other tensors in place of its buffers")
+        raise CannotBatchError("the model puts other tensors in place of its buffers")
     if losses.ndim == 0:
-        raise CannotBatchError("its loss gives one value per batch; reduction='none' is better")
+        raise CannotBatchError("the loss gives one value per batch; reduction='none' is better")
     torch.autograd.backward(losses.mean())
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and parameter.grad is None:  # weight decay must not move it
-            raise CannotBatchError(f"its loss does not depend on {name} (requires_grad=False?)")
+            raise CannotBatchError(f"the loss does not depend on {name}, which requires a gradient")
 
 
 def _random_state(device: torch.device) -> torch.Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -95,7 +96,8 @@ class _PlanarPooling(TorchFunctionMode):
 
 def _has_planes(x: torch.Tensor) -> bool:
     enough = x.dim() == 4 and x.shape[0] * x.shape[1] >= _FEWEST_PLANES
-    return enough and x.is_contiguous()
+    # Models that use `torch.func` themselves are left alone.
+    return enough and x.is_contiguous() and not is_functorch_wrapped_tensor(x)
 
 
 class _MaxPool(torch.autograd.Function):
