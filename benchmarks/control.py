@@ -2,10 +2,7 @@
 
     python benchmarks/control.py [--quick]
 
-* `decision`: one selection of up to 100 clients with all questions to the pacer, 1000 running;
-* `joining`: making the executor and taking in everybody, with and without a log on disk;
-* `memory`: bytes per client of server and simulator, once all have joined, once all have reported;
-* `loop`: everything the loop does for one selected client whose training takes no time.
+Four tables: see `CAPTIONS`.
 """
 
 from __future__ import annotations
@@ -17,13 +14,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
-from results import name_of, parser, save
+from results import collect, parser, save, warn_if_busy
 
 from pisces.build import PROTOCOLS, num_cores
 from pisces.clients.manager import ClientManager
@@ -40,9 +38,20 @@ from pisces.types import Arrived, Joined, Layout, Plan, Report, Slice, Task, Wei
 
 NAMES = ("pisces", "fedbuff", "fedavg", "oort")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SHARES = {"none": 0.0, "half": 0.5, "all": 1.0}  # of the clients that have reported before
 CONCURRENCY, PICKED, NUM_EXAMPLES = 1000, 100, 50
 MODEL = Weights(torch.zeros(10), Layout((Slice("w", (10,), "float32", "parameter", 0, 10),)))
 PLAN = Plan()
+CAPTIONS = {
+    "decision": f"One selection of {PICKED} clients with all questions to the pacer, while "
+    f"{CONCURRENCY} (at most half of them) run. have_reported: of how many clients the server "
+    "knows a loss and a latency.",
+    "joining": "Making the simulator and taking in all clients. on_disk: with a log of it there.",
+    "memory": "What server and simulator together take, once all clients have joined, and once all "
+    "have reported as well.",
+    "loop": "Everything the loop does for one selected client whose training takes no time: "
+    "selection, events, its share of an aggregation and an evaluation. concurrency: how many run.",
+}
 Row = dict[str, Any]
 
 
@@ -141,10 +150,10 @@ class Decisions:
         manager.advance(self.now, [0.0] * len(manager.buffer))
 
 
-def decision(num: int, protocol: str, known: str, rounds: int) -> Row:
-    decisions = Decisions(num, protocol, {"none": 0.0, "half": 0.5, "all": 1.0}[known])
+def decision(num: int, protocol: str, reported: str, rounds: int) -> Row:
+    decisions = Decisions(num, protocol, SHARES[reported])
     times = [decisions.turn() for _ in range(10 + rounds)][10:]  # at first hardly anybody runs
-    row = {"what": "decision", "num_clients": num, "protocol": protocol, "known": known}
+    row = {"table": "decision", "num_clients": num, "protocol": protocol, "have_reported": reported}
     return row | {"median_us": round(median(times)), "worst_us": round(max(times))}
 
 
@@ -154,7 +163,7 @@ def joining(num: int, *, on_disk: bool) -> Row:
         began = time.perf_counter()
         server(num, "pisces", 20, recorder).coordinator.step()
         took = time.perf_counter() - began
-    return {"what": "joining", "num_clients": num, "on_disk": on_disk, "seconds": round(took, 2)}
+    return {"table": "joining", "num_clients": num, "on_disk": on_disk, "seconds": round(took, 2)}
 
 
 def resident_bytes() -> int:
@@ -170,8 +179,11 @@ def memory(num: int) -> list[Row]:
     joined = resident_bytes() - before
     everybody_reports(whole, num)
     reported = resident_bytes() - before
-    row, sizes = {"what": "memory", "num_clients": num}, {"joined": joined, "reported": reported}
-    return [row | {"all": w, "bytes_per_client": round(size / num)} for w, size in sizes.items()]
+    row, sizes = {"table": "memory", "num_clients": num}, {"joined": joined, "reported": reported}
+    return [
+        row | {"once_all_have": what, "bytes_per_client": round(size / num)}
+        for what, size in sizes.items()
+    ]
 
 
 def everybody_reports(whole: Server, num: int) -> None:
@@ -199,26 +211,29 @@ def loop(num: int, protocol: str, concurrency: int, num_updates: int) -> Row:
         while manager.num_updates < before + num_updates // 20:
             coordinator.step()
         costs.append(1e6 * (time.perf_counter() - began) / (manager.num_updates - before))
-    row = {"what": "loop", "num_clients": num, "protocol": protocol, "concurrency": concurrency}
+    row = {"table": "loop", "num_clients": num, "protocol": protocol, "concurrency": concurrency}
     return row | {"us_per_selected_client": round(median(costs), 1)}
 
 
-def measure(quick: bool) -> list[Row]:
+def measure(quick: bool) -> Iterator[Row]:
     """All of it; `quick` leaves out the million and most repetitions."""
     torch.set_num_threads(1)
     sizes, rounds, num_updates = (SIZES[:3], 10, 1000) if quick else (SIZES, 50, 5000)
-    known = ("none", "half", "all")
-    rows = [decision(n, name, k, rounds) for n in sizes for name in NAMES for k in known]
-    rows += [joining(sizes[-1], on_disk=on_disk) for on_disk in (False, True)]
+    for num, name, reported in product(sizes, NAMES, SHARES):
+        yield decision(num, name, reported, rounds)
+    yield joining(sizes[-1], on_disk=False)
+    yield joining(sizes[-1], on_disk=True)
     with multiprocessing.get_context("spawn").Pool(1) as pool:  # where nothing else was allocated
-        rows += pool.apply(memory, (sizes[-1],))
-    cases = [(n, name, c) for n in sizes for name in NAMES for c in (20, 100)]
-    return rows + [loop(*case, num_updates) for case in cases]
+        yield from pool.apply(memory, (sizes[-1],))
+    for num, name, concurrency in product(sizes, NAMES, (20, 100)):
+        yield loop(num, name, concurrency, num_updates)
 
 
 def main() -> None:
     args = parser("What the server itself costs.", quick="leave out the million").parse_args()
-    save(args.results, name_of(args, f"control-{num_cores()}cores"), measure(args.quick))
+    warn_if_busy()
+    rows = collect(measure(args.quick))
+    save(args, f"control-{num_cores()}cores", rows, captions=CAPTIONS)
 
 
 if __name__ == "__main__":

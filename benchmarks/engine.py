@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from results import name_of, parser, save
+from results import parser, plainly, save, warn_if_busy
 from torch import nn
 
 from pisces.build import cross_entropy, num_cores
@@ -211,7 +211,7 @@ def row(
 
 
 def options() -> argparse.Namespace:
-    its = parser(__doc__.splitlines()[0], quick="one round of four tasks")
+    its = parser(__doc__.splitlines()[0], quick="one round of two tasks")
     its.add_argument("--rounds", type=int, default=3)
     its.add_argument("--tasks", type=int, default=20, help="clients to train")
     its.add_argument("--workers", type=int, default=2, help="of the pool")
@@ -221,7 +221,7 @@ def options() -> argparse.Namespace:
     its.add_argument("--sizes", choices=SIZES, help=argparse.SUPPRESS)
     args = its.parse_args()
     if args.quick:
-        args.rounds, args.tasks = 1, 4
+        args.rounds, args.tasks = 1, 2
     return args
 
 
@@ -230,13 +230,14 @@ def main() -> None:
     if args.run:
         print(json.dumps(measure_one(args)))
         return
+    warn_if_busy()
     where = f"{num_cores()}cores" if args.device == "cpu" else args.device
     data = (
         "MNIST" if has_mnist() else "noise of MNIST's shape (PISCES_DATA names no folder with it)"
     )
     save(
-        args.results,
-        name_of(args, f"engine-{where}"),
+        args,
+        f"engine-{where}",
         measure(args),
         f"LeNet-5 on {data}: {args.tasks} clients of 500 samples, or lognormal (median 190, sigma "
         "0.6); 5 epochs, batch 32, SGD 0.01 with momentum 0.9, one thread per process. Median of "
@@ -246,4 +247,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    plainly(main)

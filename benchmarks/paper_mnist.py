@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from results import name_of, parser, save
+from results import parser, plainly, save, warn_if_busy
 
 from pisces import build, config, simulation
 from pisces.record.summary import time_to_target
@@ -25,7 +25,7 @@ from pisces.train.base import Outcome, Trainer
 from pisces.types import Entry, Evaluated, Task
 
 PAPER = Path(__file__).parents[1] / "experiments" / "first_look" / "mnist.toml"
-SHORT_S, QUICK_S = 120.0, 40.0
+SHORT_S, QUICK_S = 120.0, 20.0
 
 
 @dataclass
@@ -107,7 +107,7 @@ def measure(protocol: str, args: argparse.Namespace) -> dict[str, Any]:
     return {
         "protocol": protocol,
         "virtual_s": args.time_s,
-        "backend": args.backend or "auto",
+        "trained_by": result.summary["trained_by"],
         "wall_s": wall_s,
         "run_s": result.summary["wall_s"],
         "training_s": training.seconds,
@@ -147,13 +147,14 @@ def on_gpu(args: argparse.Namespace) -> bool:
 
 def main() -> None:
     args = options()
+    warn_if_busy()
     rows = [measure(protocol, args) for protocol in args.protocols.split(",")]
     where = "gpu" if on_gpu(args) else f"{build.num_cores()}cores"
     whole = args.time_s >= paper().time_s
     short = "" if whole else f" Cut short at {args.time_s:.0f} virtual seconds."
     save(
-        args.results,
-        name_of(args, f"paper-mnist-{where}"),
+        args,
+        f"paper-mnist-{where}",
         rows,
         "The paper's MNIST task (LeNet-5, 200 clients of 500 samples, 20 at a time), seed "
         f"{args.seed}. wall_s: all, with reading the data; run_s: the run; training_s: of it in "
@@ -162,4 +163,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    plainly(main)

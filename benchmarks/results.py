@@ -1,11 +1,12 @@
 """What a benchmark measured: a JSON file for programs, a table for people, both in `results/`.
 
-    from results import name_of, parser, save
+    from results import collect, parser, save
     args = parser("How fast clients train.", quick="one round").parse_args()
-    save(args.results, name_of(args, "engine-2cores"), rows, notes="MNIST, ...")
+    save(args, "engine-2cores", collect(rows), notes="MNIST, ...")
 
 The files are committed: they say what machine and versions they come from, and nothing else of it.
-Those of a quick run are called `...-quick`, so that they never take the place of real ones.
+Those of a quick run are called `...-quick`, so that they never take the place of real ones. Rows of
+different kinds say in `table` which table they belong to, and `captions` says what each is about.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,11 @@ from rich.table import Table
 
 import pisces
 from pisces.build import num_cores
+from pisces.errors import PiscesError
 
 FOLDER = Path(__file__).parent / "results"
 WIDE = 140  # columns of text where there is no terminal to ask
+QUICK = "A quick look, not a measurement."
 Row = Mapping[str, Any]
 
 
@@ -48,8 +51,44 @@ def name_of(args: argparse.Namespace, usual: str) -> str:
     return f"{args.name or usual}{'-quick' if args.quick else ''}"
 
 
-def save(folder: Path, name: str, rows: Sequence[Row], notes: str = "") -> Path:
-    """Write `<name>.json` and `.md`, show the table, and say where the JSON is."""
+def warn_if_busy() -> None:
+    """A busy machine spoils ratios too: say so before anything is measured."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1  # the load is that of all cores, too
+    if load > cores / 2:
+        print(
+            f"warning: the load average is {load:.1f} on {cores} cores: what else runs here will "
+            "show in the results",
+            file=sys.stderr,
+        )
+
+
+def plainly(main: Callable[[], None]) -> None:
+    """Run a benchmark; what its user can mend is said in a line, without a traceback."""
+    try:
+        main()
+    except PiscesError as error:
+        sys.exit(str(error))
+
+
+def collect(rows: Iterable[Row]) -> list[Row]:
+    """All the rows, each printed as soon as it is measured."""
+    done = []
+    for row in rows:
+        said = [f"{key} {cell(value)}" for key, value in row.items() if key != "table"]
+        print(f"{row['table']}: " if "table" in row else "", ", ".join(said), sep="", flush=True)
+        done.append(row)
+    return done
+
+
+def save(
+    args: argparse.Namespace,
+    usual_name: str,
+    rows: Sequence[Row],
+    notes: str = "",
+    captions: Mapping[str, str] | None = None,
+) -> Path:
+    """Write `<name>.json` and `.md`, show the tables, and return where the JSON is."""
+    name = name_of(args, usual_name)
     if not rows:
         raise ValueError(f"{name}: there is nothing to save")
     result = {
@@ -57,14 +96,16 @@ def save(folder: Path, name: str, rows: Sequence[Row], notes: str = "") -> Path:
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": machine(),
         "software": software(),
-        "notes": notes,
+        "notes": f"{QUICK} {notes}".strip() if args.quick else notes,
+        "captions": dict(captions or {}),
         "rows": [dict(row) for row in rows],
     }
+    folder: Path = args.results
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     path.with_suffix(".md").write_text(markdown(result), encoding="utf-8")
-    show(name, rows, notes)
+    show(result)
     return path
 
 
@@ -123,30 +164,51 @@ def _git(*arguments: str) -> str:
 # --- for people -----------------------------------------------------------------------------------
 
 
-def show(name: str, rows: Sequence[Row], notes: str = "") -> None:
-    """Print the rows as a table."""
-    table = Table(title=name, caption=notes or None)
-    keys = columns(rows)
-    for key in keys:
-        numbers = all(isinstance(row.get(key), (int, float, type(None))) for row in rows)
-        shown = key.replace("_", " ")  # words can be broken over lines
-        table.add_column(shown, justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(row.get(key)) for key in keys))
-    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
+def show(result: Mapping[str, Any]) -> None:
+    """Print the tables."""
+    console = Console(width=None if sys.stdout.isatty() else WIDE)
+
+    def say(words: str | None) -> None:
+        if words:
+            console.print(words, highlight=False, markup=False)
+
+    for name, rows in tables(result["rows"]).items():
+        table = Table(title=name or result["name"])
+        keys = columns(rows)
+        for key in keys:
+            numbers = all(isinstance(row.get(key), (int, float, type(None))) for row in rows)
+            shown = key.replace("_", " ")  # words can be broken over lines
+            table.add_column(shown, justify="right" if numbers else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(cell(row.get(key)) for key in keys))
+        console.print(table)
+        say(result["captions"].get(name))
+    say(result["notes"])
 
 
 def markdown(result: Mapping[str, Any]) -> str:
     """The same as a page of its own."""
-    rows, keys = result["rows"], columns(result["rows"])
     lines = [f"# {result['name']}", "", f"Measured on {result['date']}."]
     for part in ("machine", "software"):
         said = [f"{key} {cell(value)}" for key, value in result[part].items() if value is not None]
         lines.append(f"{part.capitalize()}: {', '.join(said)}.")
     lines += ["", result["notes"]] if result["notes"] else []
-    lines += ["", _line(keys), _line(["---"] * len(keys))]
-    lines += [_line([cell(row.get(key)) for key in keys]) for row in rows]
+    for name, rows in tables(result["rows"]).items():
+        lines += ["", f"## {name}"] if name else []
+        lines += ["", result["captions"][name]] if name in result["captions"] else []
+        keys = columns(rows)
+        lines += ["", _line(keys), _line(["---"] * len(keys))]
+        lines += [_line([cell(row.get(key)) for key in keys]) for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each table; where there is only one, it has no name."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        its = {key: value for key, value in row.items() if key != "table"}
+        found.setdefault(row.get("table", ""), []).append(its)
+    return found
 
 
 def columns(rows: Sequence[Row]) -> list[str]:

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,9 +31,18 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
-def run(script: str, *args: str) -> subprocess.CompletedProcess[str]:
+def run(script: str, *args: str, data: str | None = None) -> subprocess.CompletedProcess[str]:
+    """As from a shell; `data` is another folder of datasets than ours."""
     command = [sys.executable, str(BENCHMARKS / script), *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=900)
+    env = os.environ | ({"PISCES_DATA": data} if data else {})
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
+
+
+def to(folder: Path, *options: str) -> Namespace:
+    """The options of a benchmark that saves there."""
+    from results import parser
+
+    return parser("Measures.", quick="less").parse_args(["--results", str(folder), *options])
 
 
 # --- the same for everybody -----------------------------------------------------------------------
@@ -69,7 +80,7 @@ def test_results_are_for_programs_and_for_people(
 ) -> None:
     from results import save
 
-    path = save(tmp_path / "new", "some", ROWS, "Some notes.")
+    path = save(to(tmp_path / "new"), "some", ROWS, "Some notes.")
     saved = json.loads(path.read_text("utf-8"))
     assert (saved["name"], saved["rows"], saved["notes"]) == ("some", ROWS, "Some notes.")
     assert saved["machine"]["cores"] >= 1
@@ -90,8 +101,132 @@ def test_nothing_measured_is_not_saved(tmp_path: Path) -> None:
     from results import save
 
     with pytest.raises(ValueError, match="nothing to save"):
-        save(tmp_path, "some", [])
+        save(to(tmp_path), "some", [])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_different_kinds_get_tables_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from results import save
+
+    rows = [{"table": "x", "a": 1}, {"table": "y", "b": 2}, {"table": "x", "a": 3}]
+    path = save(to(tmp_path), "some", rows, captions={"x": "What x is.", "y": "What y is."})
+    assert json.loads(path.read_text("utf-8"))["rows"] == rows
+    assert (
+        path.with_suffix(".md")
+        .read_text("utf-8")
+        .endswith(
+            "\n\n## x\n\nWhat x is.\n\n| a |\n| --- |\n| 1 |\n| 3 |\n"
+            "\n## y\n\nWhat y is.\n\n| b |\n| --- |\n| 2 |\n"
+        )
+    )
+    shown = capsys.readouterr().out
+    assert "What x is." in shown
+    assert "What y is." in shown
+
+
+def test_a_quick_look_says_that_it_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from results import save
+
+    path = save(to(tmp_path, "--quick"), "some", ROWS, "Some notes.")
+    notes = "A quick look, not a measurement. Some notes."
+    assert json.loads(path.read_text("utf-8"))["notes"] == notes
+    assert notes in path.with_suffix(".md").read_text("utf-8")
+    assert notes in capsys.readouterr().out
+
+
+def test_rows_are_told_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
+    from results import collect
+
+    def measure() -> Iterator[dict[str, Any]]:
+        yield {"table": "loop", "num": 10, "seconds": 0.5}
+        assert capsys.readouterr().out == "loop: num 10, seconds 0.5\n"
+        yield {"what": "a step"}
+
+    assert len(collect(measure())) == 2
+    assert capsys.readouterr().out == "what a step\n"
+
+
+@pytest.mark.parametrize(("load", "warned"), [(2.0, False), (2.1, True)])
+def test_a_busy_machine_is_warned_of(
+    load: float,
+    warned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from results import warn_if_busy
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 9.0, 9.0))
+    warn_if_busy()
+    assert ("the load average is 2.1 on 4 cores" in capsys.readouterr().err) is warned
+
+
+@pytest.mark.parametrize("command", [["paper_mnist.py"], ["peers/compare.py", "--only", "pisces"]])
+def test_without_data_it_says_so_in_a_line(command: list[str], tmp_path: Path) -> None:
+    done = run(*command, "--quick", "--results", str(tmp_path / "new"), data=str(tmp_path))
+    said = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+    assert done.returncode == 1
+    assert len(said) == 1, done.stderr
+    assert "mnist.npz" in said[0]
+    assert not (tmp_path / "new").exists()
+
+
+# --- peers without an environment -----------------------------------------------------------------
+
+
+def environments(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / ".venvs" / name / "bin").mkdir(parents=True)
+        (folder / ".venvs" / name / "bin" / "python").touch()
+
+
+def test_without_any_peer_nothing_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import compare
+
+    monkeypatch.setattr(compare, "HERE", tmp_path)
+    monkeypatch.setattr(compare.prepare, "write", lambda _: pytest.fail("it goes on"))
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--results", str(tmp_path / "new")])
+    with pytest.raises(SystemExit, match="no peer to compare with"):
+        compare.main()
+    assert capsys.readouterr().err.splitlines() == [
+        f"{name} has no environment: run sh benchmarks/peers/make_envs.sh"
+        for name in ("pfl", "flower", "appfl")
+    ]
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_peer_without_an_environment_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import compare
+
+    monkeypatch.setattr(compare, "HERE", tmp_path)
+    environments(tmp_path, "flower", "appfl")
+    compare.check_environments(["pisces", "pfl", "flower", "appfl"])
+    assert capsys.readouterr().err.count("\n") == 1
+    # It is not even started: nothing here could run.
+    pfl = compare.Contender("pfl", 2)
+    seen = compare.Arena(tmp_path, []).in_turns([pfl], 1, [])
+    assert compare.trouble(seen) == " Left out: pfl, 2 workers: has no environment."
+    # Who asks for Pisces alone gets it.
+    compare.check_environments(["pisces"])
+
+
+def test_only_those_there_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import compare
+
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--only", "pisces,plf"])
+    with pytest.raises(SystemExit):
+        compare.options()
+    assert "--only: nobody is called plf" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", [[], ["--name", "mine"]])
@@ -133,9 +268,26 @@ def test_failing_tests_are_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
         gpu.checked()
 
 
+def test_every_row_has_a_name_and_quick_runs_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpu
+
+    def whole_run(name: str, changes: list[str], time_s: float) -> dict[str, Any]:
+        return {"what": name, "virtual_s": time_s}
+
+    monkeypatch.setattr(gpu, "whole_run", whole_run)
+    monkeypatch.setattr(gpu, "steps", lambda epochs: iter([{"what": f"{epochs} epochs"}]))
+    monkeypatch.setattr(gpu, "large_model", lambda *args, **more: {"what": f"{args} {more}"})
+    real, quick = list(gpu.measure(False)), list(gpu.measure(True))
+    for rows in (real, quick):
+        assert len({row["what"] for row in rows}) == len(rows) == 6 + 1 + 5
+    assert real[0] == {"what": "LeNet-5, C = 20, 1015 s", "virtual_s": 1015.0}
+    assert max(row.get("virtual_s", 0.0) for row in quick) == 400.0
+    assert quick[6] != real[6]
+
+
 def test_the_kernels_can_be_hidden_to_time_a_step_without_them() -> None:
     # In Triton's interpreter they would be used on a CPU too, and take minutes.
-    code = "import gpu; print([gpu.step(w, 2, 'cpu', 1)['samples'] for w in ('patches', 'vmap')])"
+    code = "import gpu; print([gpu.step(w, 2, 1, 'cpu')['samples'] for w in ('patches', 'vmap')])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=BENCHMARKS,
@@ -163,6 +315,18 @@ def test_the_kernels_can_be_hidden_to_time_a_step_without_them() -> None:
 def test_a_benchmark_runs(command: list[str], num_rows: int, tmp_path: Path) -> None:
     done = run(*command, "--quick", "--results", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    results = sorted(tmp_path.glob("*.json"), key=lambda path: len(path.name))
-    assert all("-quick" in path.name for path in results)
-    assert len(json.loads(results[0].read_text("utf-8"))["rows"]) == num_rows
+    (path,) = tmp_path.glob("*-quick.json")
+    assert len(json.loads(path.read_text("utf-8"))["rows"]) == num_rows
+
+
+@pytest.mark.long
+@needs_mnist
+def test_an_idle_client_does_not_train(tmp_path: Path) -> None:
+    import prepare
+
+    prepare.write(tmp_path / "task.npz")
+    work = ["--workers", "1", "--cohorts", "2", "--epochs", "0", "--clients", "1000"]
+    done = run("peers/run_pisces.py", "--data", str(tmp_path / "task.npz"), *work)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["num_trainings"], said["num_samples"], len(said["cohorts_s"])) == (40, 0, 2)

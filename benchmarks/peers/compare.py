@@ -29,7 +29,7 @@ HERE = Path(__file__).absolute().parent
 sys.path.insert(0, str(HERE.parent))
 
 import prepare  # noqa: E402
-from results import name_of, parser, save  # noqa: E402
+from results import parser, plainly, save, warn_if_busy  # noqa: E402
 
 from pisces.build import num_cores  # noqa: E402
 
@@ -65,6 +65,11 @@ class Contender:
         if self.name == "pisces":
             return Path(sys.executable).parent
         return HERE / ".venvs" / self.name / "bin"
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it cannot even start."""
+        return None if (self.bin / "python").exists() else "has no environment"
 
     def command(self, arguments: Sequence[str]) -> list[str]:
         script = str(HERE / f"run_{self.name}.py")
@@ -165,7 +170,7 @@ class Arena:
         self, contenders: Sequence[Contender], rounds: int, arguments: Sequence[str]
     ) -> dict[Contender, Seen]:
         """Everybody, round after round; who fails once is left out from then on."""
-        seen = {contender: Seen() for contender in contenders}
+        seen = {contender: Seen(trouble=contender.trouble) for contender in contenders}
         for number in range(rounds):
             for contender, its in seen.items():
                 if its.trouble is None:
@@ -201,6 +206,7 @@ def training_rows(seen: dict[Contender, Seen]) -> Iterator[dict[str, Any]]:
         first = next(iter(its.runs.values()))
         per_client = first["num_samples"] / first["num_trainings"]
         yield {
+            "table": "training",
             "contender": contender.name,
             "version": first["version"],
             "workers": contender.workers,
@@ -228,6 +234,7 @@ def idle_rows(num_clients: int, seen: dict[Contender, Seen]) -> Iterator[dict[st
     for contender, its in seen.items():
         if its.runs:
             yield {
+                "table": "idle",
                 "contender": contender.name,
                 "version": next(iter(its.runs.values()))["version"],
                 "clients": num_clients,
@@ -265,38 +272,52 @@ def _without_paths(text: str) -> str:
 
 
 def options() -> argparse.Namespace:
-    its = parser(__doc__.splitlines()[0], quick="one round of two cohorts")
+    its = parser(__doc__.splitlines()[0], quick="one round of two cohorts, one epoch, none idle")
     its.add_argument("--rounds", type=int, default=3)
     its.add_argument("--cohorts", type=int, default=4, help="cohorts of 20 clients per run")
     its.add_argument("--epochs", type=int, default=5)
     its.add_argument("--only", default="pisces,pfl,flower,appfl", help="contenders, by name")
     its.add_argument("--skip-idle", action="store_true", help="without the cost of control")
     args = its.parse_args()
+    args.only = args.only.split(",")
+    if unknown := set(args.only) - {contender.name for contender in TRAINING}:
+        its.error(f"--only: nobody is called {', '.join(sorted(unknown))}")
     if args.quick:
-        args.rounds, args.cohorts = 1, 2
+        args.rounds, args.cohorts, args.epochs, args.skip_idle = 1, 2, 1, True
     return args
+
+
+def check_environments(wanted: Sequence[str]) -> None:
+    """Say which peers cannot run; the end if none can."""
+    peers = {c.name: c.trouble for c in TRAINING if c.name in wanted and c.name != "pisces"}
+    for name, trouble in peers.items():
+        if trouble:
+            print(f"{name} {trouble}: run sh benchmarks/peers/make_envs.sh", file=sys.stderr)
+    if peers and all(peers.values()):
+        raise SystemExit("there is no peer to compare with: nothing is measured")
 
 
 def main() -> None:
     args = options()
-    wanted = args.only.split(",")
+    check_environments(args.only)
+    warn_if_busy()
     with tempfile.TemporaryDirectory(prefix="peers-") as scratch:
         prepare.write(Path(scratch) / "task.npz")
         arena = Arena(Path(scratch), sealed())
         work = ["--cohorts", str(args.cohorts), "--epochs", str(args.epochs)]
-        trained = arena.in_turns([c for c in TRAINING if c.name in wanted], args.rounds, work)
+        trained = arena.in_turns([c for c in TRAINING if c.name in args.only], args.rounds, work)
         idle: dict[int, dict[Contender, Seen]] = {}
-        for num_clients in () if args.skip_idle else (1_000,) if args.quick else (1_000, 100_000):
+        for num_clients in () if args.skip_idle else (1_000, 100_000):
             nothing = ["--cohorts", "5", "--epochs", "0", "--clients", str(num_clients)]
-            idlers = [c for c in IDLE if c.name in wanted]
+            idlers = [c for c in IDLE if c.name in args.only]
             idle[num_clients] = arena.in_turns(idlers, min(args.rounds, 2), nothing)
-    name, notes = name_of(args, f"peers-{num_cores()}cores"), training_notes(args)
-    save(args.results, name, list(training_rows(trained)), notes + trouble(trained))
-    if idle:
-        rows = [row for number, seen in idle.items() for row in idle_rows(number, seen)]
-        left_out = "".join(trouble(seen) for seen in idle.values())
-        save(args.results, f"{name}-idle", rows, IDLE_NOTES + left_out)
+    rows = list(training_rows(trained))
+    rows += [row for number, seen in idle.items() for row in idle_rows(number, seen)]
+    left_out = "".join(dict.fromkeys(trouble(seen) for seen in idle.values()))
+    captions = {"training": training_notes(args) + trouble(trained)}
+    captions |= {"idle": IDLE_NOTES + left_out} if idle else {}
+    save(args, f"peers-{num_cores()}cores", rows, captions=captions)
 
 
 if __name__ == "__main__":
-    main()
+    plainly(main)
