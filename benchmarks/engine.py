@@ -2,7 +2,7 @@
 
     PISCES_DATA=folder python benchmarks/engine.py [--quick] [--batched] [--device cuda]
 
-LeNet-5, batch 32, 5 epochs, SGD with momentum 0.9, 20 clients of 500 samples each, or of sizes that
+LeNet-5, batch 32, 5 epochs, SGD with momentum 0.9, 12 clients of 500 samples each, or of sizes that
 differ. Every contender runs in a process of its own (what one does to the allocator or to threads
 must not help another), all of them in each round, round after round. Without MNIST the images are
 noise of the same shape, which takes as long.
@@ -212,8 +212,8 @@ def row(
 
 def options() -> argparse.Namespace:
     its = parser(__doc__.splitlines()[0], quick="one round of two tasks")
-    its.add_argument("--rounds", type=int, default=3)
-    its.add_argument("--tasks", type=int, default=20, help="clients to train")
+    its.add_argument("--rounds", type=int, default=5)
+    its.add_argument("--tasks", type=int, default=12, help="clients to train")
     its.add_argument("--workers", type=int, default=2, help="of the pool")
     its.add_argument("--batched", action="store_true", help="the batched trainer, too")
     its.add_argument("--device", default="cpu")
