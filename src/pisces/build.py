@@ -41,7 +41,6 @@ from pisces.stop import Stop
 from pisces.train.base import Loss, Precision, Recipe, Trainer
 from pisces.train.processes import can_fork
 from pisces.train.sequential import SequentialTrainer
-from pisces.train.tuning import pool_first
 from pisces.types import Plan
 
 PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
@@ -56,7 +55,8 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 }
 
 
-TEST_BATCH, TEST_BATCH_ON_GPU = 2048, 8192
+# Samples tested at a time. On a CPU what a layer computes should still be there for the next.
+TEST_BATCH, TEST_BATCH_ON_GPU = 256, 8192
 SHORTEST_TICK_S = 1e-3  # less is a mistake that would take for ever
 
 
@@ -217,7 +217,7 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
         failures=s.failures,
     )
     test_set = TestSet(  # on a model of its own, so that testing never disturbs training
-        pool_first(copy.deepcopy(s.model)),
+        copy.deepcopy(s.model),
         s.data.test_inputs.to(device),
         s.data.test_targets.to(device),
         s.loss,

@@ -15,6 +15,7 @@ from torch import nn
 
 from pisces.errors import ConfigError
 from pisces.models.flat import load_flat
+from pisces.models.tuning import faster_pooling, pool_first
 from pisces.train.base import Loss
 from pisces.types import Evaluated, Weights
 
@@ -148,9 +149,10 @@ class TestSet:
         loss: Loss,
         metrics: Mapping[str, Metric] | None = None,
         *,
-        batch_size: int = 2048,
+        batch_size: int = 256,
     ) -> None:
-        self._model = model
+        self._model = pool_first(model)
+        self._pooling = faster_pooling(self._model)
         self._inputs = inputs
         self._targets = targets
         self._loss = loss
@@ -162,7 +164,9 @@ class TestSet:
         """All metrics of these weights."""
         load_flat(self._model, weights)
         self._model.eval()
-        outputs = torch.cat([self._model(x) for x in torch.split(self._inputs, self._batch_size)])
+        with self._pooling():
+            batches = torch.split(self._inputs, self._batch_size)
+            outputs = torch.cat([self._model(batch) for batch in batches])
         measured = {
             name: float(metric(outputs, self._targets)) for name, metric in self._metrics.items()
         }

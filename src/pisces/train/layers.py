@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from pisces.models.tuning import pool_first
 from pisces.train.images import convolve, max_pool
-from pisces.train.tuning import pool_first
 
 
 def stackable(model: nn.Module) -> tuple[nn.Module, dict[str, MaskedBatchNorm]]:

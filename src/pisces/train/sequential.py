@@ -14,6 +14,7 @@ from torch.optim.sgd import sgd
 
 from pisces.data.federated import FederatedData
 from pisces.models.flat import Counters, flatten, load_flat
+from pisces.models.tuning import faster_pooling, keep_memory, pool_first
 from pisces.train.base import (
     ADAM_BETAS,
     ADAM_EPS,
@@ -25,7 +26,6 @@ from pisces.train.base import (
     unchanged,
 )
 from pisces.train.shuffle import batch_sizes, num_steps, shuffled
-from pisces.train.tuning import faster_pooling, keep_memory, pool_first
 from pisces.types import Plan, Report, Task
 
 log = logging.getLogger("pisces")

@@ -1,4 +1,4 @@
-"""What lets a process train fast, above all on the CPU; not a bit of a result depends on it."""
+"""What lets models compute fast, above all on the CPU; not a bit of a result depends on it."""
 
 from __future__ import annotations
 

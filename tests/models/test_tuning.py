@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pisces.train.tuning import faster_pooling, pool_first
+from pisces.models.tuning import faster_pooling, pool_first
 
 WINDOWS: dict[str, dict[str, Any]] = {
     "2": {"kernel_size": 2},
