@@ -27,6 +27,6 @@ def print_json(value: Any) -> None:
 
 def set_up_logging(verbose: bool) -> None:
     """One line per aggregation on stderr, if asked for."""
-    handler = RichHandler(console=stderr, show_path=False, show_level=False)
+    handler = RichHandler(console=stderr, show_path=False, log_time_format="%X")
     logging.basicConfig(level=logging.WARNING, handlers=[handler], format="%(message)s")
     logging.getLogger("pisces").setLevel(logging.INFO if verbose else logging.WARNING)
