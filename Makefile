@@ -21,7 +21,7 @@ test-lowest: $(VENV)/.dev  ## the tests with the oldest libraries we claim to wo
 	.venv-lowest/bin/pip install --quiet --constraint constraints-lowest.txt --editable '.[dev]'
 	.venv-lowest/bin/python -m pytest --numprocesses 2 -m "not long"
 
-bench: $(VENV)/.dev  ## speed on this machine's cores, also beside peers: 20 minutes (PISCES_DATA: see benchmarks/README)
+bench: $(VENV)/.dev  ## speed on this machine's cores, also beside peers: 25 minutes (PISCES_DATA: see benchmarks/README)
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/paper_mnist.py

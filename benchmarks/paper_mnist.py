@@ -20,6 +20,7 @@ import torch
 from results import parser, plainly, save, warn_if_busy
 
 from pisces import build, config, simulation
+from pisces.machine import num_cores
 from pisces.record.summary import time_to_target
 from pisces.train.base import Outcome, Trainer
 from pisces.types import Entry, Evaluated, Task
@@ -149,7 +150,7 @@ def main() -> None:
     args = options()
     warn_if_busy()
     rows = [measure(protocol, args) for protocol in args.protocols.split(",")]
-    where = "gpu" if on_gpu(args) else f"{build.num_cores()}cores"
+    where = "gpu" if on_gpu(args) else f"{num_cores()}cores"
     whole = args.time_s >= paper().time_s
     short = "" if whole else f" Cut short at {args.time_s:.0f} virtual seconds."
     save(

@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.table import Table
 
 import pisces
-from pisces.build import num_cores
 from pisces.errors import PiscesError
+from pisces.machine import num_cores
 
 FOLDER = Path(__file__).parent / "results"
 WIDE = 140  # columns of text where there is no terminal to ask

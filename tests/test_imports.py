@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "train": {"data", "models"},
     "data": set(),
     "models": set(),
+    "machine": set(),
     "evaluate": {"models", "train.base"},
     "record": {"stop"},
     "report": {"record", "stop"},

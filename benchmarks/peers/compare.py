@@ -31,7 +31,7 @@ sys.path.insert(0, str(HERE.parent))
 import prepare  # noqa: E402
 from results import parser, plainly, save, warn_if_busy  # noqa: E402
 
-from pisces.build import num_cores  # noqa: E402
+from pisces.machine import num_cores  # noqa: E402
 
 LIMIT_S = 600.0  # a contender that takes longer is left out
 QUIET = {

@@ -11,8 +11,6 @@ import copy
 import inspect
 import math
 import multiprocessing
-import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_type_hints
@@ -34,6 +32,7 @@ from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
 from pisces.execute.virtual import VirtualExecutor
 from pisces.explain import explain, known
+from pisces.machine import device_of, num_cores
 from pisces.models.flat import flatten
 from pisces.policy import Policies
 from pisces.record.lines import Recorder
@@ -55,8 +54,6 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 }
 
 
-# Samples tested at a time. On a CPU what a layer computes should still be there for the next.
-TEST_BATCH, TEST_BATCH_ON_GPU = 256, 8192
 SHORTEST_TICK_S = 1e-3  # less is a mistake that would take for ever
 
 
@@ -89,9 +86,7 @@ class Simulation:
     limits: Limits = field(default_factory=Limits)
     device: str = "auto"
     threads: int | None = 1  # of torch; None: as they are
-    backend: cfg.Backend = (
-        "auto"  # "sequential", "pool", "batched"; auto: batched on a GPU, else pool
-    )
+    backend: cfg.Backend = "auto"  # batched on a GPU, else a pool
     workers: int | None = None  # processes of a pool; None: one per core
     precision: Precision = "float32"  # of batched training
 
@@ -222,7 +217,6 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
         s.data.test_targets.to(device),
         s.loss,
         s.metrics,
-        batch_size=TEST_BATCH if device.type == "cpu" else TEST_BATCH_ON_GPU,
     )
     return Coordinator(
         policies=s.policies,
@@ -248,26 +242,6 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
 
 def _evaluator(executor: Executor, test_set: TestSet) -> Evaluator:
     return Background(test_set) if executor.capabilities.real_time else Inline(test_set)
-
-
-def num_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def device_of(name: str) -> torch.device:
-    """The device of that name; `auto` is a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise ConfigError(f"train.device: must be auto, cpu, cuda or cuda:NUMBER, not {name!r}")
-    try:
-        return torch.zeros(1, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(
-            f"train.device: {name!r} cannot be used here ({reason}); auto takes what there is"
-        ) from error
 
 
 # --- from a config --------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from pisces.models.tuning import faster_pooling, pool_first
 from pisces.train.base import Loss
 from pisces.types import Evaluated, Weights
 
+# Samples tested at a time. On a CPU what a layer computes should still be there for the next.
+_BATCH, _BATCH_ON_GPU = 256, 8192
 SHORTEST_S = 1e-3  # between two evaluations: less is a mistake that would fill the disk
 Measure = Callable[[Weights], Mapping[str, float]]
 Metric = Callable[[torch.Tensor, torch.Tensor], float]  # (outputs, targets) -> value
@@ -149,7 +151,7 @@ class TestSet:
         loss: Loss,
         metrics: Mapping[str, Metric] | None = None,
         *,
-        batch_size: int = 256,
+        batch_size: int | None = None,
     ) -> None:
         self._model = pool_first(model)
         self._pooling = faster_pooling(self._model)
@@ -157,7 +159,7 @@ class TestSet:
         self._targets = targets
         self._loss = loss
         self._metrics = dict(metrics or {"accuracy": accuracy})
-        self._batch_size = batch_size
+        self._batch_size = batch_size or (_BATCH_ON_GPU if inputs.is_cuda else _BATCH)
 
     @torch.no_grad()
     def __call__(self, weights: Weights) -> dict[str, float]:

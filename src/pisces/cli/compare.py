@@ -78,7 +78,7 @@ def run_and_show(
 
 def _at_once(job: Job) -> int:
     """A run per core; on a GPU two, so that one trains while the other decides."""
-    from pisces import build
+    from pisces.machine import device_of, num_cores
 
-    on_gpu = build.device_of(job.config.train.device).type == "cuda"
-    return 2 if on_gpu else build.num_cores()
+    on_gpu = device_of(job.config.train.device).type == "cuda"
+    return 2 if on_gpu else num_cores()

@@ -152,11 +152,12 @@ def _prepare() -> None:
 def _make_run(job: Job, num_runs: int) -> None:
     """Make one run out of `num_runs` at a time, which share the cores."""
     from pisces import build
+    from pisces.machine import num_cores
     from pisces.simulation import run
 
     simulation = build.simulation(job.config)
     if simulation.workers is None and simulation.backend in ("auto", "pool"):
-        simulation = replace(simulation, workers=max(1, build.num_cores() // num_runs))
+        simulation = replace(simulation, workers=max(1, num_cores() // num_runs))
     signal.signal(signal.SIGINT, _interrupt_once)
     try:
         run(

@@ -36,7 +36,7 @@ def pool_first(model: nn.Module) -> nn.Module:
     Order does not matter to the largest of some values, nor to where its gradient goes; but pooling
     by windows of 2 x 2 leaves the ReLU a quarter of the work.
     """
-    if not any(True for _ in _pools_after_relu(model)):
+    if next(_pools_after_relu(model), None) is None:
         return model
     model = copy.deepcopy(model)
     for chain, at in list(_pools_after_relu(model)):

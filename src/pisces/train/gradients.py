@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import nn
@@ -30,15 +30,24 @@ class Pass:
     buffers: torch.Tensor  # after it
 
 
-class Gradients(Protocol):
+class Gradients(ABC):
     """Computes a pass; the rows of `weights` are flat models, `there` says which samples count."""
 
-    frozen: torch.Tensor | None  # which parameters are not trained; None: all are
+    def __init__(self, model: nn.Module, loss: Loss, layout: Layout, precision: Precision) -> None:
+        self._model = model.train()
+        self._loss = loss
+        self._layout = layout
+        self._half = precision == "bf16"
+        self._buffers = [s.name for s in layout.slices if s.role == "buffer"]
+        self._trained = _trained(model, layout)
+        self.frozen = _frozen(model, layout)  # which parameters are not trained; None: all are
+        self._counters = Counters(model)
 
     def reset(self) -> None:
         """New tasks begin: whatever the model counts starts again."""
-        ...
+        self._counters.reset()
 
+    @abstractmethod
     def __call__(
         self,
         weights: torch.Tensor,
@@ -47,7 +56,6 @@ class Gradients(Protocol):
         there: torch.Tensor,
     ) -> Pass:
         """The pass over one batch per client."""
-        ...
 
 
 class Stacked(Gradients):
@@ -56,20 +64,9 @@ class Stacked(Gradients):
     def __init__(
         self, model: nn.Module, loss: Loss, layout: Layout, precision: Precision = "float32"
     ) -> None:
-        self._model, self._norms = stackable(model)
-        self._model.train()
-        self._loss = loss
-        self._layout = layout
-        self._trained = _trained(model, layout)
-        self.frozen = _frozen(model, layout)
-        self._buffers = [s for s in layout.slices if s.role == "buffer"]
-        self._counters = Counters(self._model)
-        self._half = precision == "bf16"
+        model, self._norms = stackable(model)
+        super().__init__(model, loss, layout, precision)
         self._pass = vmap(grad(self._objective, has_aux=True))
-
-    def reset(self) -> None:
-        """New tasks begin."""
-        self._counters.reset()
 
     def __call__(
         self,
@@ -82,7 +79,7 @@ class Stacked(Gradients):
         tensors = _views(self._layout, weights)
         trained = {name: tensors.pop(name) for name in self._trained}
         gradients, (losses, fresh) = self._pass(trained, tensors, inputs, targets, there)
-        buffers = [fresh.get(s.name, tensors[s.name]).flatten(1) for s in self._buffers]
+        buffers = [fresh.get(name, tensors[name]).flatten(1) for name in self._buffers]
         return Pass(
             _joined(gradients, self._layout, weights),
             losses,
@@ -120,20 +117,9 @@ class Alone(Gradients):
     def __init__(
         self, model: nn.Module, loss: Loss, layout: Layout, precision: Precision = "float32"
     ) -> None:
-        self._model = _images_last(copy.deepcopy(model)).train()
-        self._loss = loss
-        self._layout = layout
-        self._half = precision == "bf16"
+        super().__init__(_images_last(copy.deepcopy(model)), loss, layout, precision)
         tensors = dict(self._model.named_parameters()) | dict(self._model.named_buffers())
         self._tensors = {s.name: tensors[s.name] for s in layout.slices}
-        self._buffers = [s.name for s in layout.slices if s.role == "buffer"]
-        self._trained = _trained(model, layout)
-        self.frozen = _frozen(model, layout)
-        self._counters = Counters(self._model)
-
-    def reset(self) -> None:
-        """New tasks begin."""
-        self._counters.reset()
 
     def __call__(
         self,
