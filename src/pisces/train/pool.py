@@ -10,6 +10,7 @@ never copied. Elsewhere they are spawned, and the model and the loss must be pic
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import mmap
 import multiprocessing
@@ -144,9 +145,6 @@ class PoolTrainer(Trainer):
             worker.give(todo.pop())
 
     def _free_worker(self) -> _Worker | None:
-        for worker in [w for w in self._workers if w.task is None and w.has_ended]:
-            log.warning("an idle worker process died (exit code %s)", worker.exit_code())
-            self._end([worker])
         for worker in self._workers:
             if worker.task is None:
                 return worker
@@ -178,6 +176,9 @@ class PoolTrainer(Trainer):
         task, code = worker.task, worker.exit_code()
         assert task is not None
         self._end([worker])
+        if worker.died_idle:
+            log.warning("an idle worker process died (exit code %s)", code)
+            return task
         deaths[task.id] += 1
         how = f"died (exit code {code}) while training client {task.client}"
         log.warning("a worker process %s", how)
@@ -203,18 +204,20 @@ class _Worker:
         fork = can_fork()
         context = multiprocessing.get_context("fork" if fork else "spawn")
         self.task: Task | None = None
+        self._has_worked = False
+        self._took_task = context.RawValue(ctypes.c_bool, False)
         self._slot = Weights(_unnamed(like.flat) if fork else _named(like.flat), like.layout)
         self.pipe, theirs = context.Pipe()
         inherited = [*others, self.pipe] if fork else []
         self._process = context.Process(  # type: ignore[attr-defined]
-            target=_work, args=(theirs, self._slot, parts, inherited), daemon=True
+            target=_work, args=(theirs, self._slot, self._took_task, parts, inherited), daemon=True
         )
         self._process.start()
         theirs.close()
 
     def give(self, task: Task) -> None:
         """Have it train the task."""
-        self.task = task
+        self.task, self._took_task.value = task, False
         self._slot.flat.copy_(task.weights.flat)
         with suppress(OSError):  # it is dead; whoever listens to it will know
             self.pipe.send(_Order(task.id, task.client, task.plan, task.seed))
@@ -232,13 +235,13 @@ class _Worker:
         assert self.task is not None
         weights = Weights(self._slot.flat.clone(), self.task.weights.layout)
         outcome = Outcome(self.task.id, weights, report)
-        self.task = None
+        self.task, self._has_worked = None, True
         return outcome
 
     @property
-    def has_ended(self) -> bool:
-        """Is it dead?"""
-        return not self._process.is_alive()
+    def died_idle(self) -> bool:
+        """Did it die before it took up its task? A new one may have died of its start, though."""
+        return self._has_worked and not self._took_task.value
 
     def exit_code(self) -> int | None:
         """How it ended; minus the number of the signal that killed it."""
@@ -297,7 +300,13 @@ def _pickled(name: str, thing: object) -> bytes:
 # --- in the workers -------------------------------------------------------------------------------
 
 
-def _work(pipe: Connection, slot: Weights, parts: _Parts, inherited: Sequence[Connection]) -> None:
+def _work(
+    pipe: Connection,
+    slot: Weights,
+    took_task: ctypes.c_bool,
+    parts: _Parts,
+    inherited: Sequence[Connection],
+) -> None:
     """Carry out orders until the parent lets go of the pipe, or dies."""
     settle_worker()
     torch.set_num_threads(1)
@@ -307,7 +316,9 @@ def _work(pipe: Connection, slot: Weights, parts: _Parts, inherited: Sequence[Co
     trainer = SequentialTrainer(parts.model, parts.data, parts.loss, parts.recipe)
     with suppress(EOFError, OSError):
         while True:
-            pipe.send(_carry_out(pipe.recv(), slot, trainer))
+            order = pipe.recv()
+            took_task.value = True
+            pipe.send(_carry_out(order, slot, trainer))
 
 
 class _Telling(logging.Handler):
