@@ -7,6 +7,7 @@ import zlib
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -27,11 +28,17 @@ _UNREADABLE = (
 )
 
 
+Objective = Literal["labels", "next_word"]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
     """Samples to train on and a held-out test set.
 
-    `natural` says which natural client (writer, author) each training sample belongs to.
+    Images are float32 (n, channels, height, width) with one label each. Text is int64 (n, length)
+    with targets of the same shape, which are the inputs moved on by one word; `num_classes` is then
+    the size of the vocabulary. `natural` says which natural client (writer, author) each training
+    sample belongs to.
     """
 
     inputs: torch.Tensor
@@ -40,6 +47,7 @@ class Dataset:
     test_targets: torch.Tensor
     num_classes: int
     natural: NDArray[np.int64] | None = None
+    objective: Objective = "labels"
 
 
 def digits(seed: int = 0) -> Dataset:
