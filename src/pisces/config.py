@@ -94,17 +94,44 @@ class Data(Section):
     size_sigma: NonNegative = Field(0.6, le=MOST_SIGMA, description="lognormal: spread of sizes")
     samples_per_s: Positive = Field(2.5, description="coupled: samples per second of latency")
     alpha_per_s: Positive = Field(0.05, description="coupled: alpha per second of latency")
+    min_samples: Count = Field(1, description="natural: leave out clients with fewer samples")
     overlap: bool = Field(False, description="let clients share samples, as the paper's MNIST does")
+    redraw: bool = Field(
+        False, description="fresh samples every epoch, from the client's own mixture of labels"
+    )
     corrupted: Share = Field(0.0, description="share of clients whose labels are all wrong")
+    sequence_length: Count = Field(32, description="text: words of a sample")
+    vocabulary: Count = Field(10_000, description="text: words known, the most frequent ones")
+
+    @model_validator(mode="after")
+    def _can_be_redrawn(self) -> Data:
+        if self.redraw and self.corrupted:
+            raise ValueError(
+                "redraw needs corrupted = 0: every client draws from all samples, so honest ones "
+                "would meet the wrong labels too; set one of them only"
+            )
+        if self.redraw and self.partition == "natural":
+            raise ValueError(
+                "redraw draws from a mixture of labels, which natural clients do not have: use "
+                "partition = 'dirichlet' or 'iid', or leave it out"
+            )
+        return self
 
 
 class Model(Section):
     """What is learned."""
 
-    name: str = Field("mlp", description="mlp | small_cnn | lenet5 | resnet18")
+    name: str = Field(
+        "mlp", description="mlp | small_cnn | lenet5 | femnist_cnn | resnet18 | lstm | albert"
+    )
     hidden: list[Count] = Field([64], description="mlp: widths of the hidden layers")
     norm: Literal["batch", "group"] = Field(
         "batch", description="batch | group: the normalisation of resnet18"
+    )
+    embedding: Count = Field(96, description="lstm: numbers that stand for a word")
+    units: Count = Field(670, description="lstm: numbers it remembers of the words so far")
+    size: Literal["small", "base"] = Field(
+        "base", description="base (as published) | small: the size of albert"
     )
     weights: str | None = Field(None, description="start from this safetensors file or run folder")
 
@@ -260,7 +287,9 @@ class StopAt(Section):
     patience: Count | None = Field(
         None, description="evaluated versions in a row without a new best"
     )
-    metric: str = Field("accuracy", description="accuracy | loss, or a metric of your own")
+    metric: str = Field(
+        "accuracy", description="accuracy | loss | perplexity (text), or a metric of your own"
+    )
 
     @model_validator(mode="after")
     def _ends(self) -> StopAt:
