@@ -28,12 +28,12 @@ import torch
 from results import parser, plainly, save, warn_if_busy
 from torch import nn
 
-from pisces.build import cross_entropy
 from pisces.data import datasets, partition
 from pisces.data.federated import FederatedData
 from pisces.machine import num_cores
 from pisces.models.flat import flatten, load_flat
 from pisces.models.lenet5 import lenet5
+from pisces.objective import cross_entropy
 from pisces.train.base import Recipe, Trainer
 from pisces.types import Plan, Task
 

@@ -31,6 +31,7 @@ from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten
 from pisces.models.lenet5 import lenet5
 from pisces.models.resnet18 import Norm, resnet18
+from pisces.objective import cross_entropy
 from pisces.simulation import run
 from pisces.train.base import Precision, Recipe, Trainer
 from pisces.train.batched import BatchedTrainer
@@ -147,7 +148,7 @@ def step(way: Way, num_clients: int, epochs: int, device: str = "cuda") -> Row:
         if way == "vmap" and isinstance(layer, nn.Conv2d):
             layer.__class__ = UnknownConv2d
     data, recipe = noise((1, 28, 28), num_clients, 512), Recipe(momentum=0.9)
-    trainer = BatchedTrainer(model, data, build.cross_entropy, recipe, device)
+    trainer = BatchedTrainer(model, data, cross_entropy, recipe, device)
     tasks = tasks_for(model, num_clients, Plan(epochs, batch_size=32, learning_rate=0.01))
     first_s, wall_s = timed(trainer, tasks, 1), timed(trainer, tasks, 1)
     trainer.close()
@@ -170,10 +171,10 @@ def large_model(precision: Precision, norm: Norm, *, one_at_a_time: bool = False
     data, recipe = noise((3, 32, 32), 20, 1000), Recipe(momentum=0.9, weight_decay=1e-4)
     model = resnet18((3, 32, 32), 10, norm).cuda()
     trainer: Trainer = BatchedTrainer(
-        model, data, build.cross_entropy, recipe, "cuda", precision=precision
+        model, data, cross_entropy, recipe, "cuda", precision=precision
     )
     if one_at_a_time:
-        trainer = SequentialTrainer(model, data, build.cross_entropy, recipe, "cuda")
+        trainer = SequentialTrainer(model, data, cross_entropy, recipe, "cuda")
     num, calls = (4, 1) if one_at_a_time else (20, 4)
     tasks = tasks_for(model, num, Plan(batch_size=128, learning_rate=0.01))
     first_s, wall_s = timed(trainer, tasks, 2), timed(trainer, tasks, calls)

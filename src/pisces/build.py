@@ -26,7 +26,7 @@ from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
-from pisces.evaluate import Background, Evaluator, Inline, Metric, Schedule, TestSet, accuracy
+from pisces.evaluate import Background, Evaluator, Inline, Metric, Schedule, TestSet
 from pisces.execute import availability, latency
 from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
@@ -34,6 +34,7 @@ from pisces.execute.virtual import VirtualExecutor
 from pisces.explain import explain, known
 from pisces.machine import device_of, num_cores
 from pisces.models.flat import flatten
+from pisces.objective import Goal, goal_of
 from pisces.policy import Policies
 from pisces.record.lines import Recorder
 from pisces.stop import Stop
@@ -57,11 +58,6 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 SHORTEST_TICK_S = 1e-3  # less is a mistake that would take for ever
 
 
-def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy per sample."""
-    return nn.functional.cross_entropy(outputs, targets, reduction="none")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulation:
     """The parts of a simulated run."""
@@ -74,8 +70,8 @@ class Simulation:
     seed: int = 1
     plans: Callable[[int], Plan] = field(default=lambda _version: Plan())
     recipe: Recipe = field(default_factory=Recipe)
-    loss: Loss = cross_entropy
-    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": accuracy})
+    loss: Loss | None = None  # None: what the data's objective means
+    metrics: Mapping[str, Metric] | None = None
     availability: availability.Availability = field(default_factory=availability.Always)
     failures: Failures = field(default_factory=Failures)
     schedule: Schedule = field(default_factory=lambda: Schedule(every_versions=1))
@@ -96,6 +92,11 @@ class Simulation:
         self._check_stop()
         self._check_trainer()
 
+    @property
+    def goal(self) -> Goal:
+        """The loss to train with, and what is measured."""
+        return goal_of(self.data.objective).with_own(self.loss, self.metrics)
+
     def _check_numbers(self) -> None:
         if self.seed < 0 or self.tick_s < 0 or self.credits < 1 or self.staleness_window < 1:
             raise ConfigError(
@@ -106,7 +107,8 @@ class Simulation:
             raise ConfigError(
                 f"tick_s: must be 0 or at least {SHORTEST_TICK_S} and finite, not {self.tick_s}"
             )
-        taken = sorted({"loss", "kind", "at", "version"}.intersection(self.metrics))
+        names = {"loss", "kind", "at", "version", *self.goal.of_loss}
+        taken = sorted(names.intersection(self.metrics or ()))
         if taken:
             raise ConfigError(f"a metric of one's own may not be called {taken[0]!r}: rename it")
         if self.deadline_s is not None and not self.deadline_s > 0:
@@ -157,7 +159,7 @@ class Simulation:
 
     def trainer(self, device: torch.device) -> Trainer:
         """The trainer of the backend asked for, or the fastest one there is for the device."""
-        parts = (self.model, self.data, self.loss, self.recipe)
+        parts = (self.model, self.data, self.goal.loss, self.recipe)
         match self._backend(device):
             case "batched":
                 from pisces.train.batched import BatchedTrainer  # slow to import
@@ -188,7 +190,7 @@ class Simulation:
         return "pool" if may_fork and (self.workers or num_cores()) > 1 else "sequential"
 
     def _check_stop(self) -> None:
-        stop, measured = self.stop, [*self.metrics, "loss"]
+        stop, measured = self.stop, self.goal.measured
         if all(limit in (None, math.inf) for limit in (stop.time_s, stop.versions, stop.updates)):
             raise ConfigError("stop: the run would never end: set time_s, versions or updates")
         if stop.metric not in measured and (stop.target, stop.patience) != (None, None):
@@ -211,12 +213,8 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
         availability=s.availability,
         failures=s.failures,
     )
-    test_set = TestSet(  # on a model of its own, so that testing never disturbs training
-        copy.deepcopy(s.model),
-        s.data.test_inputs.to(device),
-        s.data.test_targets.to(device),
-        s.loss,
-        s.metrics,
+    test_set = s.goal.test_set(  # on a model of its own, so that testing never disturbs training
+        copy.deepcopy(s.model), s.data.test_inputs.to(device), s.data.test_targets.to(device)
     )
     return Coordinator(
         policies=s.policies,

@@ -21,6 +21,8 @@ from pisces.types import Evaluated, Weights
 
 # Samples tested at a time. On a CPU what a layer computes should still be there for the next.
 _BATCH, _BATCH_ON_GPU = 256, 8192
+# Numbers a model may put out at a time: a word's output is as large as the vocabulary.
+_OUTPUTS, _OUTPUTS_ON_GPU = 1 << 22, 1 << 28
 SHORTEST_S = 1e-3  # between two evaluations: less is a mistake that would fill the disk
 Measure = Callable[[Weights], Mapping[str, float]]
 Metric = Callable[[torch.Tensor, torch.Tensor], float]  # (outputs, targets) -> value
@@ -139,7 +141,11 @@ class Background(Evaluator):
 
 
 class TestSet:
-    """Measures weights on held-out samples: mean loss, accuracy, and metrics of one's own."""
+    """Measures weights on held-out samples: mean loss, metrics, and what follows from the loss.
+
+    `metrics` are functions of all outputs, which are kept only if there are any; `means` of one
+    value per sample, taken batch by batch, as the loss is.
+    """
 
     __test__ = False  # not a test case, whatever its name says to a test runner
 
@@ -150,6 +156,8 @@ class TestSet:
         targets: torch.Tensor,
         loss: Loss,
         metrics: Mapping[str, Metric] | None = None,
+        means: Mapping[str, Loss] | None = None,
+        of_loss: Mapping[str, Callable[[float], float]] | None = None,
         *,
         batch_size: int | None = None,
     ) -> None:
@@ -157,22 +165,60 @@ class TestSet:
         self._pooling = faster_pooling(self._model)
         self._inputs = inputs
         self._targets = targets
-        self._loss = loss
-        self._metrics = dict(metrics or {"accuracy": accuracy})
-        self._batch_size = batch_size or (_BATCH_ON_GPU if inputs.is_cuda else _BATCH)
+        self._metrics = {"accuracy": accuracy} if metrics is None else dict(metrics)
+        self._means = {**(means or {}), "loss": loss}
+        self._of_loss = dict(of_loss or {})
+        self._batch_size = batch_size
 
     @torch.no_grad()
     def __call__(self, weights: Weights) -> dict[str, float]:
         """All metrics of these weights."""
         load_flat(self._model, weights)
         self._model.eval()
+        if self._batch_size is None:
+            self._batch_size = self._fitting_batch()
+        kept: list[torch.Tensor] = []
+        values: dict[str, list[torch.Tensor]] = {name: [] for name in self._means}
+        parts = (torch.split(part, self._batch_size) for part in (self._inputs, self._targets))
+        for inputs, targets in zip(*parts, strict=True):
+            outputs = self._outputs(inputs)
+            for name, mean in self._means.items():
+                values[name].append(_per_sample(mean(outputs, targets), len(targets)))
+            if self._metrics:
+                kept.append(outputs)
+        return self._measured(kept, {name: torch.cat(all_) for name, all_ in values.items()})
+
+    def _outputs(self, inputs: torch.Tensor) -> torch.Tensor:
         with self._pooling():
-            batches = torch.split(self._inputs, self._batch_size)
-            outputs = torch.cat([self._model(batch) for batch in batches])
-        measured = {
-            name: float(metric(outputs, self._targets)) for name, metric in self._metrics.items()
-        }
-        return {**measured, "loss": float(self._loss(outputs, self._targets).mean())}
+            outputs: torch.Tensor = self._model(inputs)
+        return outputs
+
+    def _measured(
+        self, kept: list[torch.Tensor], values: Mapping[str, torch.Tensor]
+    ) -> dict[str, float]:
+        measured: dict[str, float] = {}
+        if self._metrics:
+            outputs = torch.cat(kept)
+            measured = {
+                name: float(metric(outputs, self._targets))
+                for name, metric in self._metrics.items()
+            }
+        measured |= {name: float(value.mean()) for name, value in values.items()}
+        return measured | {name: of(measured["loss"]) for name, of in self._of_loss.items()}
+
+    def _fitting_batch(self) -> int:
+        """Samples at a time; where each has many targets, by how much one puts out."""
+        on_gpu = self._inputs.is_cuda
+        most = _BATCH_ON_GPU if on_gpu else _BATCH
+        if self._targets.ndim == 1:
+            return most
+        room = _OUTPUTS_ON_GPU if on_gpu else _OUTPUTS
+        return min(most, max(1, room // self._outputs(self._inputs[:1]).numel()))
+
+
+def _per_sample(values: torch.Tensor, num: int) -> torch.Tensor:
+    """Values of a batch of `num`; its mean stands for each of them where there is only that."""
+    return values.expand(num) if values.ndim == 0 else values
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> float:

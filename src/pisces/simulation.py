@@ -24,7 +24,7 @@ from pisces import config as cfg
 from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData, Pair
 from pisces.errors import ConfigError
-from pisces.evaluate import Metric, Schedule, accuracy
+from pisces.evaluate import Metric, Schedule
 from pisces.execute.availability import Always, Availability
 from pisces.execute.failures import Failures
 from pisces.execute.latency import Latency, PerClient, zipf
@@ -71,7 +71,7 @@ def simulate(
     test: Pair | None = None,
     concurrency: int | None = None,
     settings: Mapping[str, Any] | None = None,
-    loss: Loss = build.cross_entropy,
+    loss: Loss | None = None,
     metrics: Mapping[str, Metric] | None = None,
     plan: Plan | Callable[[int], Plan] = Plan(),  # noqa: B008 (frozen)
     recipe: Recipe = Recipe(),  # noqa: B008 (frozen)
@@ -126,7 +126,7 @@ def simulate(
         plans=plan if callable(plan) else lambda _version: plan,
         recipe=recipe,
         loss=loss,
-        metrics=metrics or {"accuracy": accuracy},
+        metrics=metrics,
         availability=availability or Always(),
         failures=failures or Failures(seed=seed),
         schedule=evaluate or Schedule(every_versions=1),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import safetensors.torch
@@ -22,9 +21,12 @@ from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError, DataError
 from pisces.execute import availability, latency
 from pisces.explain import known
+from pisces.models.albert import albert
 from pisces.models.cnn import small_cnn
+from pisces.models.femnist_cnn import femnist_cnn
 from pisces.models.flat import flatten
 from pisces.models.lenet5 import lenet5
+from pisces.models.lstm import lstm
 from pisces.models.mlp import mlp
 from pisces.models.resnet18 import resnet18
 from pisces.seeds import derive, generator
@@ -38,8 +40,12 @@ MODELS: Mapping[str, Callable[[cfg.Config, Sequence[int], int], nn.Module]] = {
     "mlp": lambda c, shape, classes: mlp(shape, classes, hidden=c.model.hidden),
     "small_cnn": lambda _, shape, classes: small_cnn(shape, classes),
     "lenet5": lambda _, shape, classes: lenet5(shape, classes),
+    "femnist_cnn": lambda _, shape, classes: femnist_cnn(shape, classes),
     "resnet18": lambda c, shape, classes: resnet18(shape, classes, norm=c.model.norm),
+    "lstm": lambda c, _, words: lstm(words, c.model.embedding, c.model.units),
+    "albert": lambda c, shape, words: albert(shape, words, c.model.size),
 }
+PREDICT_WORDS = ("lstm", "albert")  # the other models predict labels
 
 
 def federated_data(config: cfg.Config, base_s: NDArray[np.float64] | None = None) -> FederatedData:
@@ -51,7 +57,20 @@ def federated_data(config: cfg.Config, base_s: NDArray[np.float64] | None = None
     if d.corrupted:
         rng = generator(config.seed, "corrupt")
         targets, _ = corrupt.flip_labels(targets, rows, d.corrupted, dataset.num_classes, rng)
-    return FederatedData(dataset.inputs, targets, rows, dataset.test_inputs, dataset.test_targets)
+    return FederatedData(
+        dataset.inputs,
+        targets,
+        rows,
+        dataset.test_inputs,
+        dataset.test_targets,
+        num_classes=dataset.num_classes,
+        objective=dataset.objective,
+        epoch_sizes=_epoch_sizes(rows) if d.redraw else None,
+    )
+
+
+def _epoch_sizes(pools: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.array([len(pool) // partition.EPOCHS_IN_POOL for pool in pools], np.int64)
 
 
 def _rows(
@@ -62,14 +81,30 @@ def _rows(
     if d.partition == "natural":
         if dataset.natural is None:
             raise ConfigError(f"data.partition: {d.dataset} has no natural clients; use dirichlet")
-        return partition.natural(dataset.natural, num_clients, rng)
+        return partition.natural(dataset.natural, num_clients, rng, d.min_samples)
     sizes = _sizes(config, len(dataset.targets), base_s)
     if d.partition == "iid":
+        if d.redraw:
+            return partition.iid_pools(len(dataset.targets), sizes, rng)
         return partition.iid(len(dataset.targets), sizes, rng, overlap=d.overlap)
-    alpha: Any = d.alpha
-    if d.sizes == "coupled":
-        alpha = partition.coupled_alphas(_needed(base_s), d.alpha_per_s)
+    alpha = _alpha(config, dataset, base_s)
+    if d.redraw:
+        return partition.dirichlet_pools(dataset.targets.numpy(), sizes, alpha, rng)
     return partition.dirichlet(dataset.targets.numpy(), sizes, alpha, rng, overlap=d.overlap)
+
+
+def _alpha(
+    config: cfg.Config, dataset: datasets.Dataset, base_s: NDArray[np.float64] | None
+) -> float | NDArray[np.float64]:
+    d = config.data
+    if dataset.objective != "labels":
+        raise ConfigError(
+            f"data.partition: dirichlet divides by labels, which {d.dataset} has none of; use "
+            "natural or iid"
+        )
+    if d.sizes == "coupled":
+        return partition.coupled_alphas(_needed(base_s), d.alpha_per_s)
+    return d.alpha
 
 
 def _sizes(
@@ -85,7 +120,7 @@ def _sizes(
     if d.sizes == "coupled":
         return partition.coupled_sizes(_needed(base_s), d.samples_per_s)
     rng = generator(config.seed, "sizes")
-    max_total = None if d.overlap else num_rows
+    max_total = None if d.overlap or d.redraw else num_rows
     return partition.lognormal_sizes(
         num_clients, d.size_median, d.size_sigma, rng, max_total=max_total
     )
@@ -102,14 +137,27 @@ def _needed(base_s: NDArray[np.float64] | None) -> NDArray[np.float64]:
 
 def initial_model(config: cfg.Config, data: FederatedData) -> nn.Module:
     """The model with its initial weights: drawn from the seed, or from a file."""
-    num_classes = int(max(data.targets.max(), data.test_targets.max())) + 1
     make = MODELS[known(config.model.name, MODELS, "model.name")]
+    _check_predicts(config.model.name, data)
+    num_classes = data.num_classes or 1 + int(max(data.targets.max(), data.test_targets.max()))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(config.seed, "model"))
         model = make(config, tuple(data.inputs.shape[1:]), num_classes)
     if config.model.weights is not None:
         load_weights(model, config.model.weights)
     return model
+
+
+def _check_predicts(model: str, data: FederatedData) -> None:
+    """Does the model predict what the dataset asks for?"""
+    words = data.objective == "next_word"
+    if words != (model in PREDICT_WORDS):
+        fitting = [name for name in MODELS if words == (name in PREDICT_WORDS)]
+        predicts, asked = ("labels", "words") if words else ("words", "labels")
+        raise ConfigError(
+            f"model.name: {model} predicts {predicts}, but the dataset asks for {asked}; use "
+            f"{' or '.join(fitting)}"
+        )
 
 
 def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:

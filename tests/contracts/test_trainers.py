@@ -15,9 +15,9 @@ from runs import NoopTrainer, implementations
 from torch import nn
 
 import pisces.train
-from pisces.build import cross_entropy
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten
+from pisces.objective import cross_entropy
 from pisces.train.base import Outcome, Recipe, Trainer
 from pisces.train.batched import BatchedTrainer
 from pisces.train.pool import PoolTrainer

@@ -16,13 +16,13 @@ import pytest
 import torch
 from torch import nn
 
-from pisces.build import cross_entropy
 from pisces.data.federated import FederatedData
 from pisces.models.cnn import small_cnn
 from pisces.models.flat import flatten
 from pisces.models.lenet5 import lenet5
 from pisces.models.mlp import mlp
 from pisces.models.resnet18 import Block
+from pisces.objective import cross_entropy
 from pisces.train import batched, probe
 from pisces.train.base import Outcome, Recipe, Trainer
 from pisces.train.batched import BatchedTrainer, pack, width_for

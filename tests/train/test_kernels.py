@@ -16,9 +16,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pisces.build import cross_entropy
 from pisces.data.federated import FederatedData
 from pisces.models.flat import flatten
+from pisces.objective import cross_entropy
 from pisces.train.base import Recipe
 from pisces.train.batched import BatchedTrainer
 from pisces.train.sequential import SequentialTrainer

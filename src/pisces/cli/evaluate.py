@@ -16,6 +16,7 @@ from pisces.cli.console import Json, print_json, stdout
 from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.record.writer import MODEL
+from pisces.stop import lower_is_better
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,9 +33,9 @@ def evaluate(
 ) -> None:
     """Test a run's final model, also on every client's own data.
 
-    A client's own data is what it trained on, so its accuracy there says
-    how fairly the model serves the clients, not how well it generalises;
-    the test set says that.
+    A client's own data is what it trained on, so its accuracy there (of
+    text: its perplexity) says how fairly the model serves the clients, not
+    how well it generalises; the test set says that.
 
     [bold]Examples[/]
 
@@ -75,27 +76,33 @@ def _settings(run: Run, dataset: str | None) -> config.Config:
 
 
 def _measure(model: nn.Module, data: FederatedData) -> dict[str, Any]:
-    from pisces.build import cross_entropy
-    from pisces.evaluate import TestSet
     from pisces.models.flat import flatten
+    from pisces.objective import goal_of
 
-    weights = flatten(model)
-    test = TestSet(model, data.test_inputs, data.test_targets, cross_entropy)(weights)
+    goal, weights = goal_of(data.objective), flatten(model)
+    test = goal.test_set(model, data.test_inputs, data.test_targets)(weights)
+    metric = _metric(test)
     clients = [
-        TestSet(model, *data.client(client), cross_entropy)(weights)["accuracy"]
+        goal.test_set(model, *data.client(client))(weights)[metric]
         for client in range(data.num_clients)
     ]
-    return {"test": test, "clients": _spread(np.sort(clients))}
+    return {"test": test, "clients": _spread(np.array(clients), lower_is_better(metric))}
 
 
-def _spread(ascending: NDArray[np.float64]) -> dict[str, float]:
-    worst = ascending[: max(1, len(ascending) // 10)]
+def _metric(measured: dict[str, float]) -> str:
+    """What clients are compared by."""
+    return "perplexity" if "perplexity" in measured else "accuracy"
+
+
+def _spread(values: NDArray[np.float64], less_is_more: bool = False) -> dict[str, float]:
+    worst_first = np.sort(values)[:: -1 if less_is_more else 1]
+    worst = worst_first[: max(1, len(values) // 10)]
     return {
-        "mean": float(ascending.mean()),
-        "sd": float(ascending.std()),
-        "min": float(ascending[0]),
+        "mean": float(worst_first.mean()),
+        "sd": float(worst_first.std()),
+        "max" if less_is_more else "min": float(worst_first[0]),
         "worst_decile": float(worst.mean()),
-        "median": float(np.median(ascending)),
+        "median": float(np.median(worst_first)),
     }
 
 
@@ -104,15 +111,16 @@ def _table(run: Run, settings: config.Config, found: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
     table.add_column(style="dim")
     table.add_column(justify="right")
+    test = found["test"]
     labels = {
-        "mean": "accuracy on a client's own data, mean",
+        "mean": f"{_metric(test)} on a client's own data, mean",
         "sd": "standard deviation over clients",
         "median": "median client",
         "worst_decile": "worst tenth of clients, mean",
-        "min": "worst client",
+        "max" if "max" in found["clients"] else "min": "worst client",
     }
-    table.add_row("test accuracy", f"{found['test']['accuracy']:.4f}")
-    table.add_row("test loss", f"{found['test']['loss']:.4f}")
+    for name, value in test.items():
+        table.add_row(f"test {name}", f"{value:.4f}")
     for key, label in labels.items():
         table.add_row(label, f"{found['clients'][key]:.4f}")
     return table

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from pisces.data.datasets import Objective
 from pisces.errors import DataError
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -19,13 +20,25 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FederatedData:
-    """Samples (`inputs`, `targets`), the rows each client owns, and a held-out test set."""
+    """Samples (`inputs`, `targets`), the rows each client owns, and a held-out test set.
+
+    An epoch visits all of a client's rows, or where there are `epoch_sizes` that many of them,
+    other ones each time. `objective` is what is learned; `num_classes`, where it is known, how many
+    labels or words there are.
+    """
 
     inputs: torch.Tensor
     targets: torch.Tensor
     rows: tuple[NDArray[np.int64], ...]
     test_inputs: torch.Tensor
     test_targets: torch.Tensor
+    num_classes: int | None = None
+    objective: Objective = "labels"
+    epoch_sizes: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.epoch_sizes is not None:
+            _check_epochs(self.epoch_sizes, self.rows)
 
     @property
     def num_clients(self) -> int:
@@ -34,16 +47,23 @@ class FederatedData:
 
     @property
     def num_examples(self) -> NDArray[np.int64]:
-        """Samples per client."""
-        return np.array([len(r) for r in self.rows], np.int64)
+        """Samples of an epoch, per client."""
+        return _lengths(self.rows) if self.epoch_sizes is None else self.epoch_sizes
 
     def client(self, client: int) -> Pair:
-        """One client's samples."""
+        """One client's samples: as many as an epoch has."""
         rows = torch.from_numpy(self.rows[client])
+        if self.epoch_sizes is not None:
+            rows = rows[: self.epoch_sizes[client]]
         return self.inputs[rows], self.targets[rows]
 
     @classmethod
-    def from_clients(cls, clients: Sequence[Pair | Dataset[Pair]], test: Pair) -> FederatedData:
+    def from_clients(
+        cls,
+        clients: Sequence[Pair | Dataset[Pair]],
+        test: Pair,
+        objective: Objective = "labels",
+    ) -> FederatedData:
         """Pool per-client data: `(inputs, targets)` pairs, or datasets of one pair per sample."""
         if not clients:
             raise DataError("no clients: give at least one (inputs, targets) pair")
@@ -63,6 +83,19 @@ class FederatedData:
             rows=tuple(np.arange(a, b) for a, b in pairwise(bounds)),
             test_inputs=test[0],
             test_targets=test[1],
+            objective=objective,
+        )
+
+
+def _lengths(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.array([len(r) for r in rows], np.int64)
+
+
+def _check_epochs(sizes: NDArray[np.int64], rows: Sequence[NDArray[np.int64]]) -> None:
+    if len(sizes) != len(rows) or np.any(sizes < 1) or np.any(sizes > _lengths(rows)):
+        raise DataError(
+            "epoch_sizes: give each client one number, from 1 to that of its rows, or leave them "
+            "out: an epoch then visits all rows"
         )
 
 

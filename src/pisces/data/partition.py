@@ -20,6 +20,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = tuple[Ints, ...]
 
 MAX_ALPHA = 1e9  # beyond it the draw overflows, and nobody could tell the mixture from an even one
+EPOCHS_IN_POOL = 20  # of fresh samples that a pool has room for
 _MOST_ROWS = 2**31 - 1
 
 
@@ -91,6 +92,39 @@ def natural(ids: ArrayLike, num_clients: int, rng: np.random.Generator, min_size
     chosen = rng.choice(enough, num_clients, replace=False)
     groups = np.split(np.argsort(owner, kind="stable"), np.cumsum(counts)[:-1])
     return tuple(groups[client] for client in chosen)
+
+
+# --- pools: samples that change from epoch to epoch -----------------------------------------------
+
+
+def iid_pools(num_rows: int, sizes: ArrayLike, rng: np.random.Generator) -> Rows:
+    """Any rows, `EPOCHS_IN_POOL` times as many as each size; see `dirichlet_pools`."""
+    return tuple(rng.integers(num_rows, size=num) for num in _pool_sizes(sizes))
+
+
+def dirichlet_pools(
+    labels: ArrayLike, sizes: ArrayLike, alpha: ArrayLike, rng: np.random.Generator
+) -> Rows:
+    """Label skew as in `dirichlet`, with `EPOCHS_IN_POOL` times as many rows as each size.
+
+    The Pisces artifact draws every epoch's samples anew from the whole dataset, in the client's own
+    mixture of labels; so does an epoch that takes some of such a pool, other ones each time. Rows
+    are drawn with replacement and in no order: any part of a pool has the mixture.
+    """
+    order, counts = _by_label(np.asarray(labels), rng)
+    starts = np.cumsum(counts) - counts
+    num_rows = _pool_sizes(sizes)
+    pools = []
+    for num, concentration in zip(num_rows, _checked_alphas(alpha, len(num_rows)), strict=True):
+        mixture = rng.dirichlet(np.full(len(counts), concentration))
+        drawn = rng.choice(len(counts), num, p=mixture)
+        pools.append(order[starts[drawn] + rng.integers(counts[drawn])])
+    return tuple(pools)
+
+
+def _pool_sizes(sizes: ArrayLike) -> Ints:
+    """How many rows each pool has; rows may repeat, so a dataset has always enough."""
+    return EPOCHS_IN_POOL * _checked_sizes(sizes, _MOST_ROWS // EPOCHS_IN_POOL, overlap=True)
 
 
 # --- sizes and mixtures ---------------------------------------------------------------------------

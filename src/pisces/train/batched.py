@@ -57,7 +57,7 @@ class BatchedTrainer(Trainer):
         self._data, self._loss, self._recipe = data, loss, recipe or Recipe()
         self._precision: Precision = precision
         self._samples = (data.inputs.to(device), data.targets.to(device))
-        self._rows = Rows.of(data.rows, torch.device(device))
+        self._rows = Rows.of(data, torch.device(device))
         self._rooms: dict[int, tuple[int, int]] = {}  # samples and steps, by batch size
         self._like = flatten(self._model)
         self._max_group, self._num_lanes = max_group, num_lanes or 0  # 0: as suits the model

@@ -45,7 +45,7 @@ class SequentialTrainer(Trainer):
         self._model = pool_first(model.to(device))
         self._inputs = data.inputs.to(device)
         self._targets = data.targets.to(device)
-        self._rows = data.rows
+        self._rows, self._sizes = data.rows, data.num_examples
         self._loss = loss
         self._recipe = recipe or Recipe()
         self._device = torch.device(device)
@@ -56,7 +56,7 @@ class SequentialTrainer(Trainer):
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Train the tasks in order."""
         for task in tasks:
-            size = len(self._rows[task.client])
+            size = int(self._sizes[task.client])
             if num_steps(size, task.plan)[0] == 0:
                 yield unchanged(task, size)
                 continue
@@ -77,16 +77,16 @@ class SequentialTrainer(Trainer):
             done += 1
             if epoch == 0:
                 first_epoch.add(losses, len(batch))
-        report = first_epoch.report(len(self._rows[task.client]), done)
+        report = first_epoch.report(int(self._sizes[task.client]), done)
         return Outcome(task.id, flatten(self._model, task.weights.layout), report)
 
     def _batches(self, task: Task) -> Iterator[tuple[int, torch.Tensor]]:
         """Row numbers of each step's samples, with the epoch they belong to."""
         rows, plan = torch.from_numpy(self._rows[task.client]).to(self._device), task.plan
-        left = plan.max_steps
+        size, left = int(self._sizes[task.client]), plan.max_steps
         for epoch in range(plan.epochs):
-            order = rows[shuffled(len(rows), task.seed, epoch, self._device)]
-            for batch in torch.split(order, batch_sizes(len(rows), plan.batch_size)):
+            order = rows[shuffled(len(rows), task.seed, epoch, self._device)[:size]]
+            for batch in torch.split(order, batch_sizes(size, plan.batch_size)):
                 if left is not None and (left := left - 1) < 0:
                     return
                 yield epoch, batch

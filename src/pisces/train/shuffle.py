@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pisces.data.federated import FederatedData
 from pisces.types import Plan, Task
 
 _MASK = (1 << 64) - 1
@@ -42,7 +43,7 @@ def _mix(x: torch.Tensor) -> torch.Tensor:
 
 
 def shuffled(num: int, seed: int, epoch: int, device: torch.device | str = "cpu") -> torch.Tensor:
-    """The order in which `num` samples are visited in this epoch."""
+    """The order in which `num` samples are visited in this epoch, if it visits them all."""
     start = _signed(seed + (epoch + 1) * _GOLDEN)
     base = _mix(torch.tensor([start], device=device))
     keys = _mix(base + torch.arange(num, device=device) * _signed(_GOLDEN))
@@ -65,14 +66,15 @@ class Rows:
 
     flat: torch.Tensor
     starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    owned: NDArray[np.int64]  # rows of each client
+    sizes: NDArray[np.int64]  # how many of them an epoch visits
 
     @classmethod
-    def of(cls, rows: Sequence[NDArray[np.int64]], device: torch.device) -> Rows:
+    def of(cls, data: FederatedData, device: torch.device) -> Rows:
         """Lay the clients' rows end to end on a device."""
-        sizes = np.array([len(r) for r in rows], np.int64)
-        flat = torch.from_numpy(np.concatenate(rows)).to(device)
-        return cls(flat, np.cumsum(sizes) - sizes, sizes)
+        owned = np.array([len(r) for r in data.rows], np.int64)
+        flat = torch.from_numpy(np.concatenate(data.rows)).to(device)
+        return cls(flat, np.cumsum(owned) - owned, owned, data.num_examples)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +107,7 @@ def table(rows: Rows, tasks: Sequence[Task], room: int) -> Table:
     """
     device = rows.flat.device
     facts = [_facts(rows, task) for task in tasks]
-    num_epochs, longest = max(f.epochs for f in facts), max(f.num for f in facts)
+    num_epochs, longest = max(f.epochs for f in facts), max(f.owned for f in facts)
     most = max(1, *(f.steps for f in facts))
     columns = torch.tensor(facts).T.to(device)
     filled = torch.full((most + 1, len(tasks), room), -1, dtype=torch.int64, device=device)
@@ -121,7 +123,8 @@ class _Facts(NamedTuple, Generic[_Number]):
     """Of one task, or a column of each."""
 
     start: _Number
-    num: _Number
+    owned: _Number
+    size: _Number
     seed: _Number
     epochs: _Number
     batch_size: _Number
@@ -130,24 +133,26 @@ class _Facts(NamedTuple, Generic[_Number]):
 
 
 def _facts(rows: Rows, task: Task) -> _Facts[int]:
-    start, num, plan = int(rows.starts[task.client]), int(rows.sizes[task.client]), task.plan
-    steps = num_steps(num, plan)
-    return _Facts(start, num, _signed(task.seed), plan.epochs, plan.batch_size, *steps)
+    start, owned, size = (int(of[task.client]) for of in (rows.starts, rows.owned, rows.sizes))
+    plan = task.plan
+    steps = num_steps(size, plan)
+    return _Facts(start, owned, size, _signed(task.seed), plan.epochs, plan.batch_size, *steps)
 
 
 def _fill(
     filled: torch.Tensor, flat: torch.Tensor, columns: torch.Tensor, num_epochs: int, longest: int
 ) -> None:
     """Put each sample where its shuffle says; what belongs nowhere goes to the row too many."""
-    start, num, seed, epochs, batch_size, steps, per_epoch = _Facts(*columns[:, :, None, None])
+    columns = columns[:, :, None, None]
+    start, owned, size, seed, epochs, batch_size, steps, per_epoch = _Facts(*columns)
     position = torch.arange(longest, device=flat.device)
     epoch = torch.arange(num_epochs, device=flat.device)[:, None]
     keys = _mix(_mix(seed + (epoch + 1) * _signed(_GOLDEN)) + position * _signed(_GOLDEN))
-    keys.masked_fill_(position >= num, torch.iinfo(torch.int64).max)  # sorted behind the others
+    keys.masked_fill_(position >= owned, torch.iinfo(torch.int64).max)  # sorted behind the others
     order = torch.argsort(keys, dim=-1, stable=True)
     step = torch.minimum(position // batch_size, per_epoch - 1)
     at = epoch * per_epoch + step
-    at = torch.where((position < num) & (epoch < epochs) & (at < steps), at, len(filled) - 1)
+    at = torch.where((position < size) & (epoch < epochs) & (at < steps), at, len(filled) - 1)
     task = torch.arange(columns.shape[1], device=flat.device)[:, None, None]
     column = (position - step * batch_size).clamp(max=filled.shape[2] - 1)
     filled[at, task, column] = flat[(start + order).clamp(max=len(flat) - 1)]
