@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "objective": {"data.datasets", "evaluate", "train.base"},
     "record": {"stop"},
     "report": {"record", "stop"},
+    "study": {"config", "explain", "record", "report", "stop"},
     "config": {"explain"},
     "explain": set(),
     "world": {"config", "explain", "data", "models", "execute"},

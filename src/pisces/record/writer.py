@@ -68,6 +68,13 @@ class RunFolder:
             self._events.close()
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file, and its folder if need be, so that it is there whole or not at all."""
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, content)
+
+
 def _replace(path: Path, content: bytes) -> None:
     """Write a file so that it is there whole or not at all."""
     beside = path.with_name(path.name + ".part")

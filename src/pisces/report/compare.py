@@ -14,15 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pisces.errors import RunError
 from pisces.record.reader import Run
-from pisces.seeds import generator
+from pisces.report.estimate import MIN_BOOTSTRAP, bootstrap, ratio
 from pisces.stop import lower_is_better
-
-MIN_BOOTSTRAP = 5  # pairs; resampling fewer says less than their range
-NUM_RESAMPLES = 10_000
 
 Bound: TypeAlias = Literal["", ">=", "<="]
 BySeed: TypeAlias = Mapping[int | None, "Result"]
@@ -152,35 +148,23 @@ def _row(protocol: str, results: BySeed, speedup: Speedup, metric: str) -> Row:
 
 def paired_speedup(results: BySeed, reference: BySeed) -> Speedup:
     """How much faster the reference met the target, over the seeds both have."""
-    ratios = np.array([_ratio(results[s], reference[s]) for s in results if s in reference])
+    shared = [(results[s], reference[s]) for s in results if s in reference]
+    ratios = np.array([ratio(a.time_between, b.time_between) for a, b in shared])
     if not len(ratios):
         return Speedup()
     low, high = np.median(ratios, axis=0)
     median, bound = _bounded(low, high)
-    interval = _bootstrap(ratios) if len(ratios) >= MIN_BOOTSTRAP else (None, None)
+    enough = len(ratios) >= MIN_BOOTSTRAP
+    interval_low, interval_high = bootstrap(ratios) if enough else (0.0, math.inf)
     return Speedup(
         num_pairs=len(ratios),
         median=median,
         bound=bound,
         min=_positive(ratios[:, 0].min()),
         max=_finite(ratios[:, 1].max()),
-        low=interval[0],
-        high=interval[1],
+        low=_positive(interval_low),
+        high=_finite(interval_high),
     )
-
-
-def _ratio(result: Result, reference: Result) -> tuple[float, float]:
-    """Between which values the speed-up of `reference` over `result` lies."""
-    shortest, longest = result.time_between
-    reference_shortest, reference_longest = reference.time_between
-    return _quotient(shortest, reference_longest), _quotient(longest, reference_shortest)
-
-
-def _quotient(time: float, reference: float) -> float:
-    """Their ratio; two runs that meet the target at the very start are equally fast."""
-    if reference == 0:
-        return 1.0 if time == 0 else math.inf
-    return time / reference
 
 
 def _bounded(low: float, high: float) -> tuple[float | None, Bound]:
@@ -190,17 +174,6 @@ def _bounded(low: float, high: float) -> tuple[float | None, Bound]:
     if low > 0:
         return float(low), ">="
     return _finite(high), "<=" if high < math.inf else ""
-
-
-def _bootstrap(ratios: NDArray[np.float64]) -> tuple[float | None, float | None]:
-    """A 95 % interval of the median over pairs, the same whenever it is asked for."""
-    num = len(ratios)
-    drawn = generator(0, "bootstrap").integers(num, size=(NUM_RESAMPLES, num))
-    medians = np.median(ratios[drawn], axis=1)
-    # Without interpolation, which would turn two infinities into something that is no number.
-    low = np.quantile(medians[:, 0], 0.025, method="lower")
-    high = np.quantile(medians[:, 1], 0.975, method="higher")
-    return _positive(low), _finite(high)
 
 
 def _worst(metric: str) -> float:

@@ -9,7 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from pisces.record.reader import Run
-from pisces.report.compare import MIN_BOOTSTRAP, Row
+from pisces.report.compare import Row
+from pisces.report.estimate import MIN_BOOTSTRAP
 
 UNKNOWN = "-"
 LONGEST_NAME = 9  # of a protocol in a heading, for the table to fit into 80 columns

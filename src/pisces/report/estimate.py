@@ -1,0 +1,97 @@
+"""What is known of a number over several seeds: its median and how sure one can be of it.
+
+A number of one run is given by its two ends, between which it lies: equal where it is known, the
+run's length and infinity for the time to a target that was not met. Everything is computed for both
+ends, so that a run which failed is never left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pisces.seeds import generator
+
+MIN_BOOTSTRAP = 5  # values; resampling fewer says less than their range
+NUM_RESAMPLES = 10_000
+
+Ends: TypeAlias = tuple[float, float]
+UNKNOWN: Ends = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A median over `num` seeds that lies between `least` and `most`, which are often equal.
+
+    `low` and `high` are the ends of its bootstrap 95 % interval, or of the range of the values
+    where there are fewer than `MIN_BOOTSTRAP`.
+    """
+
+    num: int
+    least: float
+    most: float
+    low: float
+    high: float
+
+
+def estimate(values: Sequence[Ends]) -> Estimate | None:
+    """The values summed up; None if there are none."""
+    if not values:
+        return None
+    ends = np.array(values, np.float64)
+    least, most = np.median(ends, axis=0)
+    enough = len(ends) >= MIN_BOOTSTRAP
+    low, high = bootstrap(ends) if enough else (ends[:, 0].min(), ends[:, 1].max())
+    return Estimate(len(ends), float(least), float(most), float(low), float(high))
+
+
+def bootstrap(ends: NDArray[np.float64]) -> Ends:
+    """A 95 % interval of the median, the same whenever it is asked for."""
+    num = len(ends)
+    drawn = generator(0, "bootstrap").integers(num, size=(NUM_RESAMPLES, num))
+    medians = np.median(ends[drawn], axis=1)
+    # Without interpolation, which would turn two infinities into something that is no number.
+    low = np.quantile(medians[:, 0], 0.025, method="lower")
+    high = np.quantile(medians[:, 1], 0.975, method="higher")
+    return float(low), float(high)
+
+
+def ratio(of: Ends, over: Ends) -> Ends:
+    """Between which values `of / over` lies; both count something, so neither is negative."""
+    return quotient(max(of[0], 0.0), over[1]), quotient(of[1], max(over[0], 0.0))
+
+
+def difference(of: Ends, over: Ends) -> Ends:
+    """Between which values `of - over` lies."""
+    return of[0] - over[1], of[1] - over[0]
+
+
+def quotient(value: float, over: float) -> float:
+    """Their ratio; two that are both zero (at the target from the start) are equal."""
+    if over == 0:
+        return 1.0 if value == 0 else math.inf
+    return 0.0 if over == math.inf else value / over
+
+
+def in_words(found: Estimate | None, text: Callable[[float], str]) -> str:
+    """`1.5x (1.3x to 1.7x)`; a median that is only bounded is marked as such."""
+    if found is None:
+        return "-"
+    middle = _middle(found, text)
+    if found.num == 1 or middle == "?":
+        return middle
+    low, high = (text(end) if math.isfinite(end) else "?" for end in (found.low, found.high))
+    return middle if low == high == middle else f"{middle} ({low} to {high})"
+
+
+def _middle(found: Estimate, text: Callable[[float], str]) -> str:
+    if found.least == found.most:
+        return text(found.least) if math.isfinite(found.least) else "?"
+    if math.isfinite(found.least) and (found.least > 0 or math.isinf(found.most)):
+        return f">= {text(found.least)}"
+    return f"<= {text(found.most)}" if math.isfinite(found.most) else "?"

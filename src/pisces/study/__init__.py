@@ -1,0 +1,1 @@
+"""Studies: protocols or settings compared over seeds, and what comes of a paper's claims."""

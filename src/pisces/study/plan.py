@@ -1,0 +1,192 @@
+"""A study file: what is compared, on which tasks, and which claims are held against the numbers.
+
+`experiments/<study>/study.toml` names cases (tasks, each a plain config file beside it), variants
+(protocols with settings) and, where something is varied in steps, points. Every case runs every
+variant at every point with every seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+import tomlkit
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+from tomlkit.exceptions import TOMLKitError
+
+from pisces.config import Count, Finite, Positive, Section
+from pisces.errors import ConfigError
+from pisces.explain import explain, known
+from pisces.report.measures import MEASURES
+
+STUDY = "study.toml"
+Comparison = Literal["value", "speedup", "ratio", "difference"]
+Picture = Literal["curves", "bars", "sweep", "aggregations", "involvement", "staleness", "losses"]
+
+
+def _measure(name: str) -> str:
+    if name not in MEASURES:
+        raise ValueError(f"must be one of {', '.join(MEASURES)}, not {name!r}")
+    return name
+
+
+MeasureName = Annotated[str, AfterValidator(_measure)]
+Threshold = Annotated[
+    str,
+    Field(pattern=r"^(>=|<=) -?\d+(\.\d+)?$", description="such as '>= 1.2' or '<= 0.01'"),
+]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+
+
+class Variant(Section):
+    """One of the things compared."""
+
+    name: Name = Field(description="what it is called in tables and claims")
+    protocol: str = Field(description="the protocol it runs")
+    set: list[str] = Field([], description="key=value changes to the case's config")
+
+
+class Point(Section):
+    """One step of what is varied."""
+
+    x: Finite = Field(description="its place on the axis")
+    set: list[str] = Field(description="key=value changes to the case's config")
+
+
+class Case(Section):
+    """One task."""
+
+    name: Name = Field(description="of the task; a stand-in is named as what it is")
+    config: str | None = Field(None, description="its config file; none: <name>.toml")
+    target: Finite = Field(description="value of stop.metric whose time is taken")
+    about: str = Field("", description="what it is, and for what it stands")
+    seeds: Count | None = Field(None, description="seeds unless said otherwise; none: five")
+    run_s: Positive = Field(
+        60.0, description="seconds a run takes on a GPU, about; until one has been measured"
+    )
+    variant: list[Variant] = Field([], description="instead of the study's")
+    point: list[Point] = Field([], description="instead of the study's")
+
+
+class Claim(Section):
+    """What the paper says, as a number that can be held against ours."""
+
+    text: str = Field(description="in words")
+    case: str | list[str] = Field(description="on which task, or tasks")
+    measure: MeasureName = Field(description="of which measure")
+    compare: Comparison = Field(
+        "value", description="value | speedup (over / of) | ratio (of / over) | difference"
+    )
+    of: str = Field(description="of which variant")
+    over: str | None = Field(None, description="against which variant, seed by seed")
+    at: Finite | None = Field(None, description="at which point")
+    over_at: Finite | None = Field(None, description="the other's point; none: the same")
+    paper: str = Field(description="the paper's number")
+    holds: Threshold = Field(description="it holds if the median is so")
+    partly: Threshold | None = Field(None, description="else it holds partly if it is so")
+
+    @property
+    def cases(self) -> list[str]:
+        """The tasks it is about."""
+        return [self.case] if isinstance(self.case, str) else list(self.case)
+
+    @model_validator(mode="after")
+    def _compares(self) -> Claim:
+        if (self.compare == "value") != (self.over is None):
+            raise ValueError(
+                f"compare = {self.compare!r} and over = {self.over!r} do not go together"
+            )
+        if self.partly is not None and self.partly[:2] != self.holds[:2]:
+            raise ValueError(
+                f"holds and partly must look the same way, not {self.holds}, {self.partly}"
+            )
+        return self
+
+
+class Study(Section):
+    """A figure or table of the paper as something to run."""
+
+    title: str = Field(description="of the page of results")
+    paper: str = Field(description="where in the paper")
+    says: str = Field(description="what the paper says, in a sentence")
+    remark: str = Field("", description="a word by hand on the results")
+    reference: str = Field(description="variant whose speed-up over the others is shown")
+    axis: str = Field("", description="what the points vary")
+    measures: list[MeasureName] = Field(
+        ["time_to_target", "final", "late_sd", "versions", "updates", "max_staleness"],
+        description="columns of the tables",
+    )
+    figures: list[Picture] = Field(["curves", "bars"], description=" | ".join(get_args(Picture)))
+    sweep: list[MeasureName] = Field(
+        ["time_to_target"], description="what figure 'sweep' draws against the points"
+    )
+    smoke: list[str] = Field([], description="changes that make a run small, besides the usual")
+    variant: list[Variant] = Field([], description="what is compared")
+    point: list[Point] = Field([], description="what is varied")
+    case: Annotated[list[Case], Field(min_length=1, description="on which tasks")]
+    claim: list[Claim] = Field([], description="what is held against the numbers")
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Study:
+        names = [case.name for case in self.case]
+        if len(set(names)) < len(names):
+            raise ValueError(f"cases must have different names, not {names}")
+        for claim in self.claim:
+            for name in claim.cases:
+                self._check(claim, self.case_named(name))
+        for case in self.case:
+            known(self.reference, [v.name for v in self.variants_of(case)], "reference")
+        return self
+
+    def _check(self, claim: Claim, case: Case) -> None:
+        variants = [variant.name for variant in self.variants_of(case)]
+        for name in filter(None, (claim.of, claim.over)):
+            known(name, variants, f"claim.of, claim.over ({claim.text!r})")
+        xs = [point.x for point in self.points_of(case)]
+        for x in (claim.at, claim.at if claim.over_at is None else claim.over_at):
+            if (x not in xs) if xs else (x is not None):
+                raise ValueError(f"claim.at ({claim.text!r}): must be one of {xs}, not {x}")
+
+    def case_named(self, name: str) -> Case:
+        """The case of that name."""
+        known(name, [case.name for case in self.case], "case")
+        return next(case for case in self.case if case.name == name)
+
+    def variants_of(self, case: Case) -> Sequence[Variant]:
+        """What is compared on a task."""
+        return case.variant or self.variant
+
+    def points_of(self, case: Case) -> Sequence[Point]:
+        """What is varied on a task, if anything."""
+        return case.point or self.point
+
+
+def load(folder: Path) -> Study:
+    """Read and check the study in a folder."""
+    path = folder / STUDY
+    try:
+        values = tomlkit.parse(path.read_text("utf-8")).unwrap()
+        return Study.model_validate(values)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the study: {error.strerror}") from error
+    except (TOMLKitError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+    except ValidationError as error:
+        raise ConfigError(explain(error, str(path), _keys())) from None
+
+
+def find(folder: Path) -> dict[str, Path]:
+    """The studies below a folder: names and where they are, in their order."""
+    return {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{STUDY}"))}
+
+
+def _keys() -> list[str]:
+    parts: dict[str, type[Section]] = {
+        "": Study,
+        "variant.": Variant,
+        "point.": Point,
+        "case.": Case,
+        "claim.": Claim,
+    }
+    return [f"{table}{key}" for table, model in parts.items() for key in model.model_fields]

@@ -1,0 +1,205 @@
+"""What is kept of a run, and `results.json`: all that is kept of a study.
+
+Pages and pictures are made from it alone, so that they can be drawn anew without the runs. It has
+one line per run and few digits, for its place is beside the code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pisces.errors import RunError
+from pisces.record.reader import Run
+from pisces.record.writer import replace_file
+from pisces.report.estimate import UNKNOWN, Ends
+from pisces.report.facts import Facts, Floats
+from pisces.report.measures import measure_all
+from pisces.study.runs import Planned
+
+RESULTS = "results.json"
+MOST_POINTS = 100  # of a curve
+NUM_BINS = 40  # of the loss dynamics
+DIGITS = 5
+
+Column: TypeAlias = tuple[float | None, ...]
+Key: TypeAlias = tuple[str, str, float | None, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Columns with a value per client, in the order of clients."""
+
+    num_examples: Column
+    num_started: Column
+    staleness_min: Column  # of its aggregated updates; None: there was none
+    staleness_median: Column
+    staleness_max: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Mean loss of the updates that arrived in a stretch of time, by who sent them."""
+
+    times: Column  # the middle of each stretch
+    honest: Column
+    corrupted: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run: what was measured, and what pictures are drawn from."""
+
+    case: str
+    variant: str
+    x: float | None
+    seed: int
+    digest: str
+    metric: str
+    target: float
+    measures: dict[str, Ends]
+    times: Column
+    values: Column
+    versions_at: Column  # instants of as many versions, evenly chosen
+    versions: Column
+    made_with: str
+    trained_by: str
+    wall_s: float
+    clients: Clients | None = None
+    losses: Losses | None = None
+
+    @property
+    def key(self) -> Key:
+        """What it is called among the runs of its study."""
+        return self.case, self.variant, self.x, self.seed
+
+
+def record_of(run: Run, plan: Planned, facts: Facts, made_with: str) -> Record:
+    """What is kept of a finished run."""
+    chosen = _thinned(len(facts.times))
+    versions = _thinned(len(facts.aggregated_at))
+    return Record(
+        case=plan.case,
+        variant=plan.variant,
+        x=plan.x,
+        seed=plan.seed,
+        digest=plan.digest,
+        metric=facts.metric,
+        target=plan.target,
+        measures={name: _rounded_ends(ends) for name, ends in measure_all(facts).items()},
+        times=_column(facts.times[chosen]),
+        values=_column(facts.values[chosen]),
+        versions_at=_column(facts.aggregated_at[versions]),
+        versions=_column(np.array(versions, np.float64) + 1),
+        made_with=made_with,
+        trained_by=run.summary.get("trained_by", ""),
+        wall_s=rounded(run.summary.get("wall_s")) or 0.0,
+        clients=_clients(facts) if plan.is_first else None,
+        losses=_losses(facts) if facts.corrupted else None,
+    )
+
+
+def _clients(facts: Facts) -> Clients:
+    clients = sorted(facts.num_examples)
+    own = [facts.staleness.get(client, []) for client in clients]
+    return Clients(
+        num_examples=tuple(facts.num_examples[client] for client in clients),
+        num_started=tuple(facts.num_started.get(client, 0) for client in clients),
+        staleness_min=tuple(min(s, default=None) for s in own),
+        staleness_median=tuple(float(np.median(s)) if s else None for s in own),
+        staleness_max=tuple(max(s, default=None) for s in own),
+    )
+
+
+def _losses(facts: Facts) -> Losses:
+    edges = np.linspace(0.0, facts.end_s, NUM_BINS + 1)
+    place = np.digitize(facts.arrived_at, edges[1:-1])
+    spoilt = np.isin(facts.arrived_from, list(facts.corrupted))
+    known = ~np.isnan(facts.losses)
+    means = [
+        [_mean(facts.losses[known & who & (place == bin_)]) for bin_ in range(NUM_BINS)]
+        for who in (~spoilt, spoilt)
+    ]
+    middles = (edges[:-1] + edges[1:]) / 2
+    return Losses(_column(middles), tuple(means[0]), tuple(means[1]))
+
+
+def _mean(values: Floats) -> float | None:
+    return rounded(values.mean()) if len(values) else None
+
+
+def _thinned(num: int) -> list[int]:
+    """At most so many places, evenly chosen, with the last among them."""
+    step = max(1, math.ceil(num / MOST_POINTS))
+    return sorted({*range(0, num, step), *([num - 1] if num else [])})
+
+
+def rounded(value: float | None) -> float | None:
+    """The value in few digits; None if it is no number."""
+    if value is None or not math.isfinite(value):
+        return None
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short.is_integer() else short
+
+
+def _column(values: Iterable[float]) -> Column:
+    return tuple(rounded(float(value)) for value in values)
+
+
+def _rounded_ends(ends: Ends) -> Ends:
+    low, high = (rounded(end) if math.isfinite(end) else end for end in ends)
+    return (UNKNOWN[0] if low is None else low, UNKNOWN[1] if high is None else high)
+
+
+# --- results.json ---------------------------------------------------------------------------------
+
+
+def load(folder: Path) -> list[Record]:
+    """The records of a study; none where there are no results yet."""
+    path = folder / RESULTS
+    if not path.exists():
+        return []
+    try:
+        return [_parsed(values) for values in json.loads(path.read_bytes())["runs"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"cannot read {path}: {error!r}; restore it or remove it") from error
+
+
+def save(folder: Path, records: Sequence[Record]) -> None:
+    """Write the records, one per line."""
+    lines = ",\n".join(_text(record) for record in records)
+    replace_file(folder / RESULTS, f'{{"runs": [\n{lines}\n]}}\n'.encode())
+
+
+def _text(record: Record) -> str:
+    values = asdict(record)
+    values["measures"] = {name: _from_ends(ends) for name, ends in record.measures.items()}
+    present = {key: value for key, value in values.items() if value is not None}
+    return json.dumps(present, separators=(",", ":"), allow_nan=False)
+
+
+def _from_ends(ends: Ends) -> Any:
+    """A number where it is known, [1015, null] for "more than 1015", null for nothing."""
+    low, high = (end if math.isfinite(end) else None for end in ends)
+    return low if low == high else [low, high]
+
+
+def _to_ends(value: Any) -> Ends:
+    low, high = value if isinstance(value, list) else (value, value)
+    return (UNKNOWN[0] if low is None else low, UNKNOWN[1] if high is None else high)
+
+
+def _parsed(values: dict[str, Any]) -> Record:
+    for name, kind in (("clients", Clients), ("losses", Losses)):
+        if name in values:
+            values[name] = kind(**{key: tuple(part) for key, part in values[name].items()})
+    for name in ("times", "values", "versions_at", "versions"):
+        values[name] = tuple(values[name])
+    measures = {name: _to_ends(value) for name, value in values.pop("measures").items()}
+    return Record(**{"x": None, **values}, measures=measures)

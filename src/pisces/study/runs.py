@@ -1,0 +1,127 @@
+"""The runs a study asks for: every case, variant, point and seed with its whole config."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pisces import config
+from pisces.config import Config
+from pisces.study.plan import Case, Point, Study, Variant
+
+NUM_SEEDS = 5
+# How a small run differs from the real one: other data, a small model, little time. What the
+# variants and points of a study change is changed on top.
+SMOKE = (
+    *("clients.count=40", "clients.concurrency=10"),
+    *("data.dataset=digits", "data.partition=dirichlet", "data.alpha=1.0", "data.sizes=lognormal"),
+    *("data.size_median=20", "data.overlap=false"),
+    *("model.name=mlp", "model.hidden=[16]"),
+    *("train.optimizer=sgd", "train.learning_rate=0.1", "train.momentum=0.0"),
+    *("train.batch_size=16", "train.epochs=1"),
+    *("evaluate.every_s=10", "stop.time_s=150", "stop.metric=accuracy", "stop.target=0.99"),
+)
+SMOKE_TARGET = 0.5
+# Where and by how many hands a run is trained does not change what it is.
+FREE = {"train": {"device", "backend", "workers", "threads"}, "data": {"folder"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One run of a study."""
+
+    case: str
+    variant: str
+    x: float | None
+    seed: int
+    is_first: bool  # of the seeds: the one whose clients are kept one by one
+    target: float
+    run_s: float
+    config: Config
+    digest: str
+
+    @property
+    def key(self) -> tuple[str, str, float | None, int]:
+        """What it is called among the runs of its study."""
+        return self.case, self.variant, self.x, self.seed
+
+    @property
+    def folder(self) -> Path:
+        """Where it goes, below the study's folder of runs."""
+        at = "" if self.x is None else f"-{self.x:g}"
+        return Path(self.case) / f"{self.variant}{at}-seed{self.seed}-{self.digest[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked of a study; `resolve` spells a config's protocol settings out."""
+
+    resolve: Callable[[Config], Config]
+    seeds: Sequence[int] | None = None
+    cases: Sequence[str] = ()  # none: all
+    device: str = "auto"
+    smoke: bool = False
+
+
+def planned(study: Study, folder: Path, wish: Wish) -> list[Planned]:
+    """All runs of a study, seed by seed, so that what is finished first can be compared."""
+    cases = [case for case in study.case if not wish.cases or case.name in wish.cases]
+    return [run for case in cases for run in _of_case(study, case, folder, wish)]
+
+
+def _of_case(study: Study, case: Case, folder: Path, wish: Wish) -> Iterator[Planned]:
+    seeds = wish.seeds or range(1, (case.seeds or NUM_SEEDS) + 1)
+    points: Sequence[Point | None] = study.points_of(case) or [None]
+    for seed in seeds:
+        for point in points:
+            for variant in study.variants_of(case):
+                settings = _config(study, case, folder, wish, variant, point, seed)
+                yield Planned(
+                    case=case.name,
+                    variant=variant.name,
+                    x=None if point is None else point.x,
+                    seed=seed,
+                    is_first=seed == seeds[0],
+                    target=SMOKE_TARGET if wish.smoke else case.target,
+                    run_s=case.run_s,
+                    config=settings,
+                    digest=digest(settings),
+                )
+
+
+def _config(
+    study: Study,
+    case: Case,
+    folder: Path,
+    wish: Wish,
+    variant: Variant,
+    point: Point | None,
+    seed: int,
+) -> Config:
+    small = [*SMOKE, *study.smoke] if wish.smoke else []
+    varied = [] if point is None else point.set
+    named = [f"protocol={variant.protocol}", f"seed={seed}", f"train.device={wish.device}"]
+    changes = [*small, *varied, *variant.set, *named]
+    return wish.resolve(config.load(folder / config_file(case), changes))
+
+
+def config_file(case: Case) -> str:
+    """The name of a case's config file."""
+    return case.config or f"{case.name}.toml"
+
+
+def digest(settings: Config) -> str:
+    """The same for two configs that describe the same run.
+
+    A key at its default is left out: a key that a later version adds, at a default that keeps
+    everything as it was, does not make another run of this one. Settings of the protocol all count.
+    """
+    values = settings.model_dump(exclude_defaults=True)
+    values["latency"] = {**values.get("latency", {}), "kind": settings.latency.kind}
+    for table, keys in FREE.items():
+        values[table] = {k: v for k, v in values.get(table, {}).items() if k not in keys}
+    text = json.dumps({k: v for k, v in values.items() if v}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
