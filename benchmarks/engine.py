@@ -28,7 +28,7 @@ import torch
 from results import parser, plainly, save, warn_if_busy
 from torch import nn
 
-from pisces.data import datasets, partition
+from pisces.data import finding, partition
 from pisces.data.federated import FederatedData
 from pisces.machine import num_cores
 from pisces.models.flat import flatten, load_flat
@@ -77,7 +77,7 @@ def work(sizes: str, num_tasks: int) -> Work:
 
 def images(num: int) -> tuple[torch.Tensor, torch.Tensor]:
     if has_mnist():
-        dataset = datasets.mnist(os.environ["PISCES_DATA"])
+        dataset = finding.load("mnist", os.environ["PISCES_DATA"])
         return dataset.inputs[:num].clone(), dataset.targets[:num].clone()
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randn(num, 1, 28, 28, generator=generator)

@@ -109,15 +109,16 @@ REFUSALS = {
     ),
     "trace that is not there": ([*TRACE], "nowhere.csv cannot be read as a trace", ""),
     "weights that are not there": (["model.weights=nowhere"], "model.weights: cannot read", ""),
-    "data that is not there": (["data.dataset=mnist"], "mnist is not bundled", "PISCES_DATA"),
+    "data that is not there": (["data.dataset=mnist"], "mnist is not there", "PISCES_DATA"),
 }
 
 
 @pytest.mark.parametrize(("changes", "rule", "remedy"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_what_cannot_work_is_refused_in_one_line(
-    changes: list[str], rule: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+    changes: list[str], rule: str, remedy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("PISCES_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(PiscesError) as error:
         built(*changes)
     message = str(error.value)

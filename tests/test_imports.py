@@ -51,7 +51,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 EXTRAS = {"ray", "flwr", "grpc", "mlflow", "transformers", "tensorboard", "fastapi", "datasets"}
-EXTRAS_AT_HOME = {"transformers": "models/albert.py"}  # the one file that may import each
+EXTRAS |= {"pyarrow", "PIL"}
+EXTRAS_AT_HOME = {  # the one file that may import each
+    "transformers": "models/albert.py",
+    "datasets": "data/hub.py",
+    "pyarrow": "data/formats/parquet.py",
+    "PIL": "data/formats/pictures.py",
+}
 CLOCKS = {"time", "datetime", "sched", "asyncio"}
 # `simulation` tells how long a run took on the wall; no decision depends on it.
 MAY_LOOK_AT_A_CLOCK = {"execute", "cli", "simulation"}

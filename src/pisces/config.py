@@ -70,9 +70,13 @@ class Clients(Section):
 class Data(Section):
     """What is learned from, and who owns which part of it."""
 
-    dataset: str = Field("digits", description="digits | mnist | fashion_mnist")
+    dataset: str = Field(
+        "digits",
+        description="digits, or one of those that `pisces data list` shows: mnist | cifar10 | ...",
+    )
     folder: str | None = Field(
-        None, description="folder with datasets; without it the variable PISCES_DATA names it"
+        None,
+        description="folder with datasets; without it PISCES_DATA and the cache are looked at",
     )
     partition: Literal["iid", "dirichlet", "natural"] = Field(
         "dirichlet",

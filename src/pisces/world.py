@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pisces import config as cfg
-from pisces.data import corrupt, datasets, partition
+from pisces.data import corrupt, datasets, finding, partition
+from pisces.data.catalogue import CATALOGUE
 from pisces.data.federated import FederatedData
+from pisces.data.text import Cut
 from pisces.errors import ConfigError, DataError
 from pisces.execute import availability, latency
 from pisces.explain import known
@@ -31,10 +34,15 @@ from pisces.models.mlp import mlp
 from pisces.models.resnet18 import resnet18
 from pisces.seeds import derive, generator
 
+
+def _read(name: str, config: cfg.Config) -> datasets.Dataset:
+    d = config.data
+    return finding.load(name, d.folder, Cut(d.sequence_length, d.vocabulary))
+
+
 DATASETS: Mapping[str, Callable[[cfg.Config], datasets.Dataset]] = {
     "digits": lambda c: datasets.digits(c.seed),
-    "mnist": lambda c: datasets.mnist(_data_folder(c)),
-    "fashion_mnist": lambda c: datasets.fashion_mnist(_data_folder(c)),
+    **{name: partial(_read, name) for name in CATALOGUE},
 }
 MODELS: Mapping[str, Callable[[cfg.Config, Sequence[int], int], nn.Module]] = {
     "mlp": lambda c, shape, classes: mlp(shape, classes, hidden=c.model.hidden),
@@ -222,13 +230,3 @@ def availability_of(config: cfg.Config) -> availability.Availability:
     if not a.late_share:
         return inner
     return availability.Late(inner, a.late_over_s, a.late_share, seed)
-
-
-def _data_folder(config: cfg.Config) -> str:
-    folder = config.data.folder or os.environ.get("PISCES_DATA")
-    if folder is None:
-        raise DataError(
-            f"{config.data.dataset} is not bundled: name the folder that has it in data.folder or "
-            "in the environment variable PISCES_DATA"
-        )
-    return folder

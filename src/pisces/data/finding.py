@@ -1,0 +1,102 @@
+"""Where datasets are looked for, and reading the one that is found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pisces.data.catalogue import CATALOGUE, Entry, Source
+from pisces.data.datasets import Dataset
+from pisces.data.raw import Found, Raw, Tell, silent
+from pisces.data.text import Cut
+from pisces.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder that has a dataset's files, in one of its forms."""
+
+    entry: Entry
+    source: Source
+    files: Found
+
+    @property
+    def folder(self) -> Path:
+        """Where its first file is."""
+        return self.files[0][0].parent
+
+    @property
+    def num_bytes(self) -> int:
+        """What its files take."""
+        return sum(file.stat().st_size for files in self.files for file in files)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is in the form that `pisces data get` writes."""
+        return self.source is self.entry.ready
+
+    def read(self, tell: Tell = silent) -> Raw:
+        """What the files hold."""
+        return self.source.read(self.files, tell)
+
+    def dataset(self, raw: Raw, cut: Cut | None = None) -> Dataset:
+        """The dataset that makes; an error names the first file."""
+        return self.entry.make(raw, self.files[0][0], cut or Cut())
+
+
+def load(name: str, folder: str | None = None, cut: Cut | None = None) -> Dataset:
+    """A dataset of the catalogue, from `folder` or from where it is usually looked for."""
+    place = found(name, folders(folder))
+    return place.dataset(place.read(), cut)
+
+
+def cache() -> Path:
+    """Where `pisces data get` puts datasets."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pisces"
+
+
+def folders(folder: str | os.PathLike[str] | None = None) -> list[Path]:
+    """Where to look: the folder named, and only there; or `PISCES_DATA`, then the cache."""
+    if folder is not None:
+        return [Path(folder)]
+    named = os.environ.get("PISCES_DATA")
+    return [Path(named), cache()] if named else [cache()]
+
+
+def found(name: str, folders: Sequence[Path]) -> Place:
+    """The first of the folders that has the dataset, below its name."""
+    for folder in folders:
+        place = search(CATALOGUE[name], folder / name)
+        if place is not None:
+            return place
+    raise _missing(name, folders)
+
+
+def search(entry: Entry, folder: Path) -> Place | None:
+    """A dataset's files in a folder or up to two below; a ready file before any others."""
+    for source in (entry.ready, *entry.sources):
+        for below in _folders_within(folder):
+            files = [sorted(p for p in below.glob(f) if p.is_file()) for f in source.files]
+            if all(files):
+                return Place(entry, source, files)
+    return None
+
+
+def _folders_within(folder: Path) -> Iterator[Path]:
+    yield folder
+    for pattern in ("*", "*/*"):
+        yield from sorted(path for path in folder.glob(pattern) if path.is_dir())
+
+
+def _missing(name: str, folders: Sequence[Path]) -> DataError:
+    entry = CATALOGUE[name]
+    places = " and ".join(str(folder / name) for folder in folders)
+    forms = "; or ".join(", ".join(source.files) for source in (entry.ready, *entry.sources))
+    return DataError(
+        f"{name} is not there. Get it: pisces data get {name}"
+        f"{'' if entry.hub else ' --from FOLDER'}. Looked in {places} (data.folder or the variable "
+        f"PISCES_DATA names another folder) for {forms}"
+    )

@@ -1,0 +1,136 @@
+"""CIFAR-10 as published: Python batches, read without obeying the pickle, or binary ones."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pisces.data.raw import Bytes, Found, Images, Ints, Tell, damaged
+
+SHAPE = (3, 32, 32)
+_SIZE = 3 * 32 * 32
+_MOST_BYTES = 1 << 26  # of a batch, which has 31 million
+Batch = tuple[Bytes, Ints]
+
+
+def python_batches(found: Found, tell: Tell) -> Images:
+    """`data_batch_1` ... `data_batch_5` and `test_batch`."""
+    return _images(found, tell, _python)
+
+
+def binary_batches(found: Found, tell: Tell) -> Images:
+    """`data_batch_1.bin` ... `data_batch_5.bin` and `test_batch.bin`."""
+    return _images(found, tell, _binary)
+
+
+def _images(found: Found, tell: Tell, read: Callable[[Path], Batch]) -> Images:
+    paths = [paths[0] for paths in found]
+    batches = []
+    for number, path in enumerate(paths):
+        tell(number, len(paths))
+        batches.append(read(path))
+    train = [np.concatenate(part) for part in zip(*batches[:-1], strict=True)]
+    return Images(train[0], train[1], *batches[-1])
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise damaged(path, error.strerror) from error
+    if len(content) > _MOST_BYTES:
+        raise damaged(path, "it is too large for a batch of CIFAR-10")
+    return content
+
+
+def _binary(path: Path) -> Batch:
+    """Per image its label and 3072 pixels, nothing else."""
+    content = _content(path)
+    if len(content) % (1 + _SIZE):
+        raise damaged(path, f"{len(content)} bytes are not a multiple of {1 + _SIZE}")
+    rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + _SIZE)
+    return rows[:, 1:].reshape(-1, *SHAPE), rows[:, 0].astype(np.int64)
+
+
+def _python(path: Path) -> Batch:
+    """A dict with `data` (n x 3072 bytes) and `labels`."""
+    try:
+        batch = _Unpickler(io.BytesIO(_content(path)), encoding="bytes").load()
+        by_name = {_text(key): value for key, value in batch.items()}
+        pixels: _Array = by_name["data"]
+        labels = np.array(by_name["labels"], np.int64)
+        return pixels.bytes().reshape(-1, *SHAPE), labels
+    except Exception as error:  # a file made to mislead may raise anything
+        raise damaged(path, f"{type(error).__name__}: {error}") from error
+
+
+def _text(key: str | bytes) -> str:
+    return key.decode("ascii") if isinstance(key, bytes) else key
+
+
+# --- what a batch may contain, and nothing else ---------------------------------------------------
+
+
+class _Array:
+    """Stands for a numpy array: remembers what the pickle says of it, makes nothing of it yet."""
+
+    def __init__(self, *_: object) -> None:
+        self._state: tuple[Any, ...] = ()
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._state = state
+
+    def bytes(self) -> Bytes:
+        """The rows of bytes it has to be."""
+        _version, shape, kind, by_columns, content = self._state
+        if kind.name not in ("u1", "|u1") or by_columns or shape[1:] != (_SIZE,):
+            raise ValueError("its data is not rows of 3072 bytes")
+        return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+class _Type:
+    """Stands for a numpy type."""
+
+    def __init__(self, name: str | bytes, *_: object) -> None:
+        self.name = _text(name)
+
+    def __setstate__(self, state: object) -> None:
+        """Byte order and the like: single bytes have none."""
+
+
+class _Encoded:
+    """Stands for `_codecs.encode`, by which Python 3 writes bytes into an old pickle."""
+
+    def __new__(cls, text: str, encoding: str) -> bytes:  # type: ignore[misc]
+        """The bytes themselves."""
+        if encoding != "latin1":
+            raise ValueError(f"bytes encoded as {encoding!r}")
+        return text.encode(encoding)
+
+    def __setstate__(self, state: object) -> None:
+        """There is none."""
+
+
+_ALLOWED: dict[tuple[str, str], type] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Type,
+    ("_codecs", "encode"): _Encoded,
+}
+
+
+class _Unpickler(pickle._Unpickler):  # in Python: the one in C can be made to fill the memory
+    """Admits dicts, lists, numbers, texts and arrays; nothing it is told by name is ever called."""
+
+    def find_class(self, module: str, name: str) -> type:
+        """The stand-in for a name that batches contain."""
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch does")
+        return _ALLOWED[module, name]
