@@ -12,7 +12,8 @@ import pytest
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
-from pisces.report.plots import accuracy_over_time, band, involvement, staleness
+from pisces.report.plots import accuracy_over_time, involvement, staleness
+from pisces.report.sheets import band
 
 MakeRun = Callable[..., Run]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -164,7 +165,7 @@ def _honest(facts: Facts) -> Collection[int]:
     return facts.num_examples.keys() - facts.corrupted
 
 
-def _exactly(value: float) -> Ends:
+def _exactly(value: float | np.floating[Any]) -> Ends:
     known = float(value)
     return UNKNOWN if math.isnan(known) else (known, known)
 

@@ -161,6 +161,10 @@ class Study(Section):
         """What is varied on a task, if anything."""
         return case.point or self.point
 
+    def xs_of(self, case: Case) -> Sequence[float | None]:
+        """The places on the axis; one that is none where nothing is varied."""
+        return [point.x for point in self.points_of(case)] or [None]
+
 
 def load(folder: Path) -> Study:
     """Read and check the study in a folder."""

@@ -1,0 +1,223 @@
+"""Pictures like the paper's, drawn from the records of one case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pisces.report.estimate import in_words
+from pisces.report.measures import MEASURES
+from pisces.report.sheets import Style, draw_curves, draw_target, save, styles
+from pisces.study.material import (
+    Material,
+    floats,
+    panel_per_point,
+    sheet,
+    step_curve,
+    with_legend,
+)
+from pisces.study.plan import Case, Picture, Study
+from pisces.study.records import Record
+
+BAND = "median over seeds, shaded: least to greatest"
+INTERVAL = "median over seeds; lines: 95 % interval, or the range of fewer than five"
+FIRST_SEED = "a dot per client, first seed"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A picture and what it shows."""
+
+    path: Path
+    caption: str
+
+
+def draw(study: Study, case: Case, records: Sequence[Record], folder: Path) -> list[Drawn]:
+    """All pictures the study asks for of one case that was run."""
+    material = Material(study, case, records)
+    drawn = []
+    for kind in study.figures:
+        figure = PICTURES[kind](material)
+        if figure is not None:
+            path = folder / f"{case.name}-{kind}.png"
+            save(figure, path)
+            drawn.append(Drawn(path, f"{CAPTIONS[kind]} ({case.name})"))
+    return drawn
+
+
+# --- over time ------------------------------------------------------------------------------------
+
+
+def _curves(material: Material) -> Figure:
+    metric = material.records[0].metric
+    figure, panels = panel_per_point(material, "time (s)", metric)
+    for axes, x in zip(panels, material.xs, strict=True):
+        for variant in material.variants:
+            runs = material.at(variant, x)
+            reached = in_words(
+                material.estimate(variant, x, "time_to_target"), MEASURES["time_to_target"].text
+            )
+            label = f"{variant}: {reached}" if len(panels) == 1 else variant
+            curves = [step_curve(r.times, r.values) for r in runs]
+            draw_curves(axes, material.style(variant), curves, label)
+        draw_target(axes, material.records[0].target)
+    return with_legend(figure, panels, BAND)
+
+
+def _aggregations(material: Material) -> Figure:
+    figure, panels = panel_per_point(material, "time (s)", "versions made")
+    for axes, x in zip(panels, material.xs, strict=True):
+        for variant in material.variants:
+            curves = [step_curve(r.versions_at, r.versions) for r in material.at(variant, x)]
+            draw_curves(axes, material.style(variant), curves, variant)
+    return with_legend(figure, panels, BAND)
+
+
+def _losses(material: Material) -> Figure | None:
+    with_losses = {(r.variant, r.x) for r in material.records if r.losses is not None}
+    pairs = [(v, x) for x in material.xs for v in material.variants if (v, x) in with_losses]
+    if not pairs:
+        return None
+    figure, panels = sheet(len(pairs), "time (s)", "mean loss of arrived updates")
+    for axes, (variant, x) in zip(panels, pairs, strict=True):
+        axes.set_title(f"{variant}, {material.title(x)}", fontsize="small")
+        for label, style in zip(("honest", "corrupted"), styles(), strict=False):
+            parts = [r.losses for r in material.at(variant, x) if r.losses is not None]
+            curves = [step_curve(p.times, getattr(p, label)) for p in parts]
+            draw_curves(axes, style, curves, label)
+    return with_legend(figure, panels, BAND)
+
+
+# --- against something ----------------------------------------------------------------------------
+
+
+def _bars(material: Material) -> Figure:
+    names = material.variants
+    figure, panels = sheet(len(material.xs), "time to target (s)", "", bar_rows=len(names))
+    for axes, x in zip(panels, material.xs, strict=True):
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x", color="0.9", linewidth=0.8)
+        for place, name in enumerate(names):
+            _draw_bar(axes, place, material, name, x)
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.set_title(material.title(x), fontsize="medium")
+    figure.suptitle(f"{INTERVAL}; hatched: not reached", fontsize="small")
+    return figure
+
+
+def _draw_bar(axes: Axes, place: int, material: Material, name: str, x: float | None) -> None:
+    found = material.estimate(name, x, "time_to_target")
+    if found is None:
+        return
+    colour, exact = material.style(name).colour, found.least == found.most
+    bar = axes.barh(place, found.least, height=0.7, color=colour, alpha=1.0 if exact else 0.4)
+    bar.patches[0].set_hatch("" if exact else "///")
+    if exact and found.num > 1:
+        high = found.high if math.isfinite(found.high) else found.least
+        axes.plot([found.low, high], [place, place], color="black", linewidth=1.2)
+
+
+def _sweep(material: Material) -> Figure:
+    measures = material.study.sweep
+    figure, panels = sheet(len(measures), material.study.axis, "", sharey=False)
+    for axes, measure in zip(panels, measures, strict=True):
+        for variant in material.variants:
+            _draw_sweep(axes, material, variant, measure)
+        axes.set_title(MEASURES[measure].label, fontsize="medium")
+        axes.set_xticks([x for x in material.xs if x is not None])
+        axes.set_ylim(bottom=0 if measure.endswith("_to_target") else None)
+    return with_legend(figure, panels, f"{INTERVAL}; hollow: at least")
+
+
+def _draw_sweep(axes: Axes, material: Material, variant: str, measure: str) -> None:
+    style = material.style(variant)
+    all_found = [(x, material.estimate(variant, x, measure)) for x in material.xs if x is not None]
+    found = [(x, f) for x, f in all_found if f is not None and math.isfinite(f.least)]
+    places, middles = [x for x, _ in found], [f.least for _, f in found]
+    axes.plot(places, middles, color=style.colour, linestyle=style.dash, label=variant, zorder=2)
+    for x, f in found:
+        face = style.colour if f.least == f.most else "white"
+        axes.plot(x, f.least, "o", color=style.colour, markerfacecolor=face, zorder=3)
+        ends = [end if math.isfinite(end) else f.least for end in (f.low, f.high)]
+        axes.plot([x, x], ends, color=style.colour, linewidth=1.2)
+
+
+# --- client by client -----------------------------------------------------------------------------
+
+
+def _involvement(material: Material) -> Figure | None:
+    def draw_one(axes: Axes, record: Record, style: Style) -> None:
+        assert record.clients is not None
+        sizes, picked = floats(record.clients.num_examples), floats(record.clients.num_started)
+        axes.plot(
+            sizes, picked, "o", color=style.colour, markersize=4, markeredgewidth=0, alpha=0.5
+        )
+
+    return _per_client(material, "samples of the client", "times picked", draw_one)
+
+
+def _staleness(material: Material) -> Figure | None:
+    def draw_one(axes: Axes, record: Record, style: Style) -> None:
+        assert record.clients is not None
+        columns = (
+            record.clients.staleness_min,
+            record.clients.staleness_median,
+            record.clients.staleness_max,
+        )
+        low, middle, high = map(floats, columns)
+        order = np.argsort(middle)  # clients that never arrived come last: NaN
+        places = np.arange(len(order))
+        axes.vlines(places, low[order], high[order], color=style.colour, linewidth=1.5, alpha=0.6)
+        axes.plot(places, middle[order], "o", color=style.colour, markersize=3)
+
+    return _per_client(material, "clients, by their median", "staleness (versions)", draw_one)
+
+
+def _per_client(
+    material: Material,
+    xlabel: str,
+    ylabel: str,
+    draw_one: Callable[[Axes, Record, Style], None],
+) -> Figure | None:
+    chosen = [
+        next((r for r in material.at(variant, x) if r.clients is not None), None)
+        for variant in material.variants
+        for x in material.xs
+    ]
+    records = [record for record in chosen if record is not None]
+    if not records:
+        return None
+    figure, panels = sheet(len(records), xlabel, ylabel)
+    for axes, record in zip(panels, records, strict=True):
+        draw_one(axes, record, material.style(record.variant))
+        title = ", ".join(filter(None, (record.variant, material.title(record.x))))
+        axes.set_title(title, fontsize="medium")
+    figure.suptitle(FIRST_SEED, fontsize="small")
+    return figure
+
+
+PICTURES: Mapping[Picture, Callable[[Material], Figure | None]] = {
+    "curves": _curves,
+    "bars": _bars,
+    "sweep": _sweep,
+    "aggregations": _aggregations,
+    "involvement": _involvement,
+    "staleness": _staleness,
+    "losses": _losses,
+}
+CAPTIONS: Mapping[Picture, str] = {
+    "curves": "the metric over time",
+    "bars": "time to target",
+    "sweep": "against what is varied",
+    "aggregations": "versions made over time",
+    "involvement": "times picked against data size",
+    "staleness": "staleness of each client's updates",
+    "losses": "losses of honest and corrupted clients",
+}

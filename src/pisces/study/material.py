@@ -1,0 +1,114 @@
+"""What pictures of a case are drawn from, and the sheets they are drawn on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from pisces.report.estimate import Estimate, estimate
+from pisces.report.sheets import Curve, Floats, Style, sheet_of, styles, tidy
+from pisces.study.claims import by_seed
+from pisces.study.plan import Case, Study
+from pisces.study.records import Column, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What there is to draw of one case."""
+
+    study: Study
+    case: Case
+    records: Sequence[Record]
+
+    @property
+    def variants(self) -> list[str]:
+        """Those that were run, in the study's order."""
+        run = {record.variant for record in self.records}
+        return [v.name for v in self.study.variants_of(self.case) if v.name in run]
+
+    @property
+    def xs(self) -> list[float | None]:
+        """The points that were run; one that is no point where nothing is varied."""
+        run = {record.x for record in self.records}
+        return [x for x in self.study.xs_of(self.case) if x in run]
+
+    def style(self, variant: str) -> Style:
+        """The same for a variant in every picture."""
+        names = [v.name for v in self.study.variants_of(self.case)]
+        return dict(zip(names, styles(), strict=False))[variant]
+
+    def at(self, variant: str, x: float | None) -> list[Record]:
+        """One variant's runs at a point, seed by seed."""
+        return [r for r in self.records if (r.variant, r.x) == (variant, x)]
+
+    def estimate(self, variant: str, x: float | None, measure: str) -> Estimate | None:
+        """A measure of one variant at a point."""
+        return estimate(list(by_seed(self.records, self.case.name, variant, x, measure).values()))
+
+    def title(self, x: float | None) -> str:
+        """What a point is called."""
+        return "" if x is None else f"{self.study.axis} {x:g}"
+
+
+def step_curve(times: Column, values: Column) -> Curve:
+    """The instants and values that are numbers."""
+    pairs = [(t, v) for t, v in zip(times, values, strict=True) if t is not None and v is not None]
+    at, what = np.array(pairs, np.float64).reshape(-1, 2).T
+    return at, what
+
+
+def floats(column: Column) -> Floats:
+    """The column as an array, NaN where there is no value."""
+    return np.array([math.nan if value is None else value for value in column], np.float64)
+
+
+# --- paper ----------------------------------------------------------------------------------------
+
+
+def panel_per_point(material: Material, xlabel: str, ylabel: str) -> tuple[Figure, list[Axes]]:
+    """A panel for each point, named after it."""
+    xs = material.xs
+    figure, panels = sheet(len(xs), xlabel, ylabel.replace("_", " "))
+    for axes, x in zip(panels, xs, strict=True):
+        axes.set_title(material.title(x), fontsize="medium")
+        axes.set_xlim(left=0)
+    return figure, panels
+
+
+def sheet(
+    num: int, xlabel: str, ylabel: str, *, sharey: bool = True, bar_rows: int = 0
+) -> tuple[Figure, list[Axes]]:
+    """Several small panels, or one large one."""
+    if num > 1:
+        figure, panels = sheet_of(num, xlabel, ylabel, sharey=sharey)
+    else:
+        figure = Figure(figsize=(7.0, 1.2 + 0.3 * bar_rows if bar_rows else 4.0))
+        figure.set_layout_engine("constrained")
+        panels = [tidy(figure.subplots())]
+        panels[0].set(xlabel=xlabel, ylabel=ylabel)
+        panels[0].xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    return figure, panels
+
+
+def with_legend(figure: Figure, panels: Sequence[Axes], note: str) -> Figure:
+    """One legend for all panels, below them, where it hides nothing."""
+    handles, labels = panels[0].get_legend_handles_labels()
+    columns = min(3, len(labels)) or 1
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(max(width, 6.0), height + 0.25 * math.ceil(len(labels) / columns))
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize="small",
+    )
+    figure.suptitle(note, fontsize="small")
+    return figure

@@ -1,0 +1,207 @@
+"""`RESULTS.md`: a study's verdict, claims, tables and pictures, from its records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pisces.report.estimate import MIN_BOOTSTRAP, estimate, in_words
+from pisces.report.measures import MEASURES
+from pisces.report.table import duration
+from pisces.study.claims import Judged, by_seed, judge, overall, paired, why
+from pisces.study.figures import Drawn
+from pisces.study.plan import Case, Study
+from pisces.study.records import Record
+
+PAGE = "RESULTS.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What is left to run of a case."""
+
+    num_runs: int
+    seconds: float  # about, one run at a time
+    dataset: str
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything a page says."""
+
+    name: str
+    study: Study
+    records: Sequence[Record]
+    pictures: Mapping[str, Sequence[Drawn]]  # by case
+    missing: Mapping[str, Missing]  # by case; nothing where all is done
+    smoke: bool = False
+
+    def of(self, case: Case) -> list[Record]:
+        """The records of a case."""
+        return [record for record in self.records if record.case == case.name]
+
+
+def page(results: Results) -> str:
+    """The whole page as Markdown."""
+    judged = judge(results.study, results.records)
+    parts = [
+        *_head(results, judged),
+        *_claims(judged),
+        *(line for case in results.study.case for line in _case(results, case)),
+        *_made(results),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def index(verdicts: Iterable[tuple[str, Study, Sequence[Record]]], *, smoke: bool = False) -> str:
+    """The page over all studies: a verdict each."""
+    rows = []
+    for name, study, records in verdicts:
+        judged = judge(study, records)
+        link = f"[{study.title}]({name}/{PAGE})"
+        rows.append([link, study.paper, f"**{overall(judged)}**", why(judged)])
+    lines = [
+        "# The paper's experiments, measured",
+        "",
+        *([SMOKE_NOTE, ""] if smoke else []),
+        "Made by `pisces reproduce`; [how to read and repeat it](../docs/reproduce.md).",
+        "",
+        *_table(["study", "in the paper", "verdict", "why"], rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+SMOKE_NOTE = "*A trial at a small size: it shows that everything runs, and says nothing else.*"
+
+
+def _head(results: Results, judged: Sequence[Judged]) -> Iterator[str]:
+    study = results.study
+    yield from (f"# {study.title}", "")
+    if results.smoke:
+        yield from (SMOKE_NOTE, "")
+    yield from (f"The paper ({study.paper}): {study.says}", "")
+    yield from (f"**Verdict: {overall(judged)}.** {why(judged)}.", "")
+    if study.remark:
+        yield from (study.remark, "")
+
+
+def _claims(judged: Sequence[Judged]) -> Iterator[str]:
+    if not judged:
+        return
+    yield from ("## Claims", "")
+    rows = [
+        [
+            one.claim.text,
+            one.setting,
+            one.claim.paper,
+            one.ours,
+            str(0 if one.found is None else one.found.num),
+            f"{one.claim.holds}" + (f", partly {one.claim.partly}" if one.claim.partly else ""),
+            one.verdict,
+        ]
+        for one in judged
+    ]
+    headings = ["claim", "on", "paper", "ours", "seeds", "holds if", "verdict"]
+    yield from _table(headings, rows)
+    spread = f"in brackets its 95 % interval, with fewer than {MIN_BOOTSTRAP} seeds the range"
+    yield from ("", f"Ours: the median over seeds, {spread}; two are compared seed by seed.", "")
+
+
+# --- a case ---------------------------------------------------------------------------------------
+
+
+def _case(results: Results, case: Case) -> Iterator[str]:
+    records = results.of(case)
+    yield from (f"## {case.name}", "")
+    if case.about:
+        yield from (case.about, "")
+    if case.name in results.missing:
+        yield from (_missing(results, case), "")
+    if not records:
+        return
+    yield from (f"Target: {records[0].metric} {records[0].target:g}.", "")
+    yield from _table(_headings(results.study, case), list(_rows(results.study, case, records)))
+    yield ""
+    for drawn in results.pictures.get(case.name, ()):
+        yield from (f"![{drawn.caption}]({drawn.path.parent.name}/{drawn.path.name})", "")
+
+
+def _missing(results: Results, case: Case) -> str:
+    left = results.missing[case.name]
+    what = "Not run" if not results.of(case) else f"{left.num_runs} runs are left"
+    return (
+        f"*{what}: needs the dataset {left.dataset} (`pisces data get {left.dataset}`), then "
+        f"`pisces reproduce {results.name} --case {case.name}`: {left.num_runs} runs, about "
+        f"{duration(left.seconds)} on one GPU.*"
+    )
+
+
+def _headings(study: Study, case: Case) -> list[str]:
+    axis = [study.axis] if study.points_of(case) else []
+    columns = [MEASURES[name].label for name in study.measures]
+    return ["variant", *axis, "seeds", f"speed-up of {study.reference}", *columns]
+
+
+def _rows(study: Study, case: Case, records: Sequence[Record]) -> Iterator[list[str]]:
+    for x in study.xs_of(case):
+        for variant in study.variants_of(case):
+            row = _row(study, case, records, variant.name, x)
+            if row is not None:
+                yield row
+
+
+def _row(
+    study: Study, case: Case, records: Sequence[Record], variant: str, x: float | None
+) -> list[str] | None:
+    values = {
+        name: by_seed(records, case.name, variant, x, name)
+        for name in dict.fromkeys(["time_to_target", *study.measures])
+    }
+    if not values["time_to_target"]:
+        return None
+    return [
+        variant,
+        *([] if x is None else [f"{x:g}"]),
+        str(len(values["time_to_target"])),
+        _speedup(study, case, records, variant, x),
+        *(
+            in_words(estimate(list(values[name].values())), MEASURES[name].text)
+            for name in study.measures
+        ),
+    ]
+
+
+def _speedup(
+    study: Study, case: Case, records: Sequence[Record], variant: str, x: float | None
+) -> str:
+    """How much faster the reference is at the same point, seed by seed."""
+    if variant == study.reference:
+        return ""
+    mine, reference = (
+        by_seed(records, case.name, name, x, "time_to_target")
+        for name in (variant, study.reference)
+    )
+    return in_words(estimate(paired("speedup", reference, mine)), lambda v: f"{v:.2f}x")
+
+
+# --- how it was made ------------------------------------------------------------------------------
+
+
+def _made(results: Results) -> Iterator[str]:
+    if not results.records:
+        return
+    records = results.records
+    seeds = sorted({record.seed for record in records})
+    yield from ("## How it was run", "")
+    yield f"- `pisces reproduce {results.name}{' --smoke' if results.smoke else ''}`"
+    took = duration(sum(record.wall_s for record in records))
+    yield f"- {len(records)} runs, seeds {', '.join(map(str, seeds))}; wall time together {took}"
+    for made_with in sorted({f"{r.made_with}; {r.trained_by}" for r in records}):
+        yield f"- {made_with}"
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{'---|' * len(headings)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in row)} |"
