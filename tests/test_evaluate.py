@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -11,8 +12,10 @@ import torch
 from torch import nn
 from worlds import weights
 
-from pisces.evaluate import Background, Evaluator, Inline, Schedule, TestSet, accuracy
+from pisces import evaluate
+from pisces.evaluate import Background, Evaluator, Inline, Metric, Schedule, TestSet, accuracy
 from pisces.models.flat import flatten
+from pisces.objective import cross_entropy
 from pisces.types import Evaluated, Weights
 
 # --- when -----------------------------------------------------------------------------------------
@@ -166,6 +169,75 @@ def test_the_weights_given_are_the_ones_measured() -> None:
     start = flatten(model)
     twice = Weights(2 * start.flat, start.layout)
     assert TestSet(model, INPUTS, TARGETS, absolute)(twice)["loss"] == pytest.approx(10 / 3)
+
+
+def test_means_are_taken_batch_by_batch_and_the_rest_follows_from_the_loss() -> None:
+    # Largest outputs 3, 2 and 1: mean 2. A loss of 4/3 twice: 8/3.
+    model = identity_model()
+    test_set = TestSet(
+        model,
+        INPUTS,
+        TARGETS,
+        absolute,
+        metrics={},
+        means={"largest": lambda outputs, _: outputs.amax(dim=1)},
+        of_loss={"twice": lambda loss: 2 * loss},
+        batch_size=2,
+    )
+    measured = test_set(flatten(model))
+    assert measured == pytest.approx({"largest": 2.0, "loss": 4 / 3, "twice": 8 / 3})
+    assert list(measured) == ["largest", "loss", "twice"]
+
+
+def test_losses_taken_batch_by_batch_have_the_same_bits() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(6, 10)
+    inputs, targets = torch.randn(1000, 6), torch.randint(10, (1000,))
+    measured = TestSet(model, inputs, targets, cross_entropy)(flatten(model))
+    with torch.no_grad():
+        outputs = torch.cat([model(part) for part in torch.split(inputs, 256)])
+    assert measured["loss"] == float(cross_entropy(outputs, targets).mean())
+    assert measured["accuracy"] == accuracy(outputs, targets)
+
+
+class Watched(nn.Module):
+    """Scores of 100 words at each of 50 places; knows its batches, and the outputs still alive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Embedding(100, 100)
+        self.batches: list[int] = []
+        self.outputs: list[weakref.ref[torch.Tensor]] = []
+        self.most_alive = 0
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        self.batches.append(len(words))
+        self.most_alive = max(self.most_alive, sum(ref() is not None for ref in self.outputs))
+        outputs: torch.Tensor = self.scores(words)
+        self.outputs.append(weakref.ref(outputs))
+        return outputs
+
+
+def watched(metrics: dict[str, Metric], monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """A test set of ten texts, of each of which the outputs are 5 000 numbers."""
+    monkeypatch.setattr(evaluate, "_OUTPUTS", 15_000)
+    model, words = Watched(), torch.arange(500).view(10, 50) % 100
+    measures = TestSet(model, words, words, lambda o, t: (o.argmax(-1) != t).float(), metrics)
+    measures(flatten(model))
+    return model
+
+
+def test_outputs_of_a_language_model_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = watched({}, monkeypatch)
+    assert model.batches == [1, 3, 3, 3, 1]  # one to see how large an output is; 15 000 hold three
+    assert model.most_alive <= 1
+
+
+def test_outputs_are_kept_for_a_metric_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = []
+    metric: Metric = lambda outputs, _: shapes.append(tuple(outputs.shape)) or 0.0  # noqa: E731
+    assert watched({"mine": metric}, monkeypatch).most_alive == 3
+    assert shapes == [(10, 50, 100)]
 
 
 def test_metrics_of_ones_own_replace_accuracy() -> None:

@@ -147,10 +147,10 @@ def initial_model(config: cfg.Config, data: FederatedData) -> nn.Module:
     """The model with its initial weights: drawn from the seed, or from a file."""
     make = MODELS[known(config.model.name, MODELS, "model.name")]
     _check_predicts(config.model.name, data)
-    num_classes = data.num_classes or 1 + int(max(data.targets.max(), data.test_targets.max()))
+    assert data.num_classes is not None  # whatever a config describes says how many
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(config.seed, "model"))
-        model = make(config, tuple(data.inputs.shape[1:]), num_classes)
+        model = make(config, tuple(data.inputs.shape[1:]), data.num_classes)
     if config.model.weights is not None:
         load_weights(model, config.model.weights)
     return model
