@@ -128,8 +128,8 @@ CATALOGUE: Mapping[str, Entry] = {
         digest="32e5966899bde482c0ef7d076bf69809b4b1488c806f657a814cfca4646ec493",
     ),
     "femnist": Entry(
-        about="handwritten digits and letters by writer, 28 x 28, 62 classes",
-        licence="BSD 2-clause (LEAF); NIST data are free",
+        about="digits and letters by writer, 28 x 28, 62 classes",
+        licence="BSD 2-clause",
         cite="Caldas et al. (LEAF), 2018; Cohen et al., 2017",
         ready=_images("femnist"),
         sources=(
@@ -144,7 +144,7 @@ CATALOGUE: Mapping[str, Entry] = {
     ),
     "shakespeare": Entry(
         about="plays by role, next character",
-        licence="BSD 2-clause (LEAF); plays are free",
+        licence="BSD 2-clause",
         cite="Caldas et al. (LEAF), 2018; McMahan et al., 2017",
         ready=_text("shakespeare"),
         sources=(

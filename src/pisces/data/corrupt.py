@@ -25,10 +25,9 @@ def flip_labels(
     spoils the same clients in the same way, and more.
     """
     _check(targets, share_of_clients, num_classes)
-    num_corrupted = round(share_of_clients * len(rows))
-    order = rng.permutation(len(rows))
+    corrupted = chosen(len(rows), share_of_clients, rng)
+    honest = np.setdiff1d(np.arange(len(rows)), corrupted)
     shift = torch.from_numpy(rng.integers(1, num_classes, len(targets)))
-    corrupted, honest = np.sort(order[:num_corrupted]), order[num_corrupted:]
     spoilt = _owned(rows, corrupted, len(targets))
     if (spoilt & _owned(rows, honest, len(targets))).any():
         raise ConfigError(
@@ -37,6 +36,12 @@ def flip_labels(
         )
     flipped = ((targets + shift) % num_classes).to(targets.dtype)
     return torch.where(torch.from_numpy(spoilt), flipped, targets), corrupted
+
+
+def chosen(num_clients: int, share: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Which clients are corrupted, ascending; with one seed a larger share has them all again."""
+    order = rng.permutation(num_clients)
+    return np.sort(order[: round(share * num_clients)])
 
 
 def _owned(

@@ -1,0 +1,239 @@
+"""`pisces data`: which datasets there are, getting them, checking them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
+from pisces.errors import DataError
+from pisces.explain import known
+
+if TYPE_CHECKING:
+    from pisces.data.finding import Place
+    from pisces.data.ready import Checked
+
+app = typer.Typer(name="data", help="List, get and check datasets.", rich_markup_mode="rich")
+Folder = Annotated[
+    Path | None,
+    typer.Option(help="Folder with datasets; default: PISCES_DATA, then the cache."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _data(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command("list")
+def list_(folder: Folder = None, as_json: Json = False) -> None:
+    """List the datasets there are, and where each one is.
+
+    [bold]Example[/]
+
+      pisces data list
+    """
+    from pisces.data.catalogue import CATALOGUE
+
+    rows = {name: _row(name, _place(name, folder)) for name in CATALOGUE}
+    if as_json:
+        print_json([{"name": name, **row} for name, row in rows.items()])
+    else:
+        stdout.print(_listed(rows))
+        stdout.print("get one: pisces data get NAME")
+
+
+@app.command("get")
+def get(
+    name: Annotated[str, typer.Argument(help="A dataset; `pisces data list` shows them.")],
+    origin: Annotated[
+        Path | None,
+        typer.Option("--from", help="Files you have, in their folder or a tar; default: the hub."),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to put it; default: the cache (~/.cache/pisces).")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Get a dataset, from the Hugging Face hub or from files you have.
+
+    It is written whole or not at all, as one file with its checksum.
+    A download that was broken off goes on where it stopped.
+
+    [bold]Examples[/]
+
+      pisces data get mnist
+
+      pisces data get cifar10 --from cifar-10-python.tar.gz
+
+      pisces data get femnist --from leaf/data/femnist/data
+    """
+    from pisces.data import finding, ready
+    from pisces.data.catalogue import CATALOGUE
+
+    known(name, CATALOGUE, "dataset")
+    where = folder if folder is not None else finding.cache()
+    target = ready.ready_file(name, where)
+    if target.is_file():
+        ready.compare(target.parent)
+        stdout.print(f"{name} is ready: {escape(str(target))}", soft_wrap=True, highlight=False)
+        return
+    with _progress(name, quiet) as tell:
+        ready.get(name, where, origin, tell)
+    size = _size(target.stat().st_size)
+    stdout.print(f"{name}: {escape(str(target))}, {size}", soft_wrap=True, highlight=False)
+
+
+@app.command("check")
+def check(
+    name: Annotated[
+        str | None, typer.Argument(help="A dataset; default: all that are there.")
+    ] = None,
+    folder: Folder = None,
+    as_json: Json = False,
+) -> None:
+    """Check and load datasets, and say what they hold.
+
+    Where they have checksums, their files are compared with them.
+    The exit code is 1 if something is wrong with one of them.
+
+    [bold]Example[/]
+
+      pisces data check mnist
+    """
+    from pisces.data import finding
+    from pisces.data.catalogue import CATALOGUE
+
+    if name is not None:
+        known(name, CATALOGUE, "dataset")
+        places = {name: finding.found(name, finding.folders(folder))}
+    else:
+        looked = {name: _place(name, folder) for name in CATALOGUE}
+        places = {name: place for name, place in looked.items() if place is not None}
+    results = {name: _checked(place) for name, place in places.items()}
+    if as_json:
+        print_json([{"name": name, **_plain(result)} for name, result in results.items()])
+    else:
+        _show(places, results)
+    if any(isinstance(result, DataError) for result in results.values()):
+        raise typer.Exit(1)
+
+
+# --- what is found --------------------------------------------------------------------------------
+
+
+def _place(name: str, folder: Path | None) -> Place | None:
+    from pisces.data import finding
+
+    try:
+        return finding.found(name, finding.folders(folder))
+    except DataError:
+        return None
+
+
+def _row(name: str, place: Place | None) -> dict[str, Any]:
+    from pisces.data.catalogue import CATALOGUE
+
+    entry = CATALOGUE[name]
+    return {
+        "about": entry.about,
+        "clients": entry.clients,
+        "licence": entry.licence,
+        "cite": entry.cite,
+        "hub": None if entry.hub is None else entry.hub.name,
+        "folder": None if place is None else str(place.folder),
+        "size_bytes": None if place is None else place.num_bytes,
+    }
+
+
+def _checked(place: Place) -> Checked | DataError:
+    from pisces.data import ready
+
+    try:
+        return ready.check(place)
+    except DataError as error:
+        return error
+
+
+# --- how it is shown ------------------------------------------------------------------------------
+
+
+def _listed(rows: dict[str, dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("dataset", "what it is", "licence", "where"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_row("digits", "handwritten digits, 8 x 8, 10 classes", "BSD 3-clause", "built in", "")
+    for name, row in rows.items():
+        where = "[dim]not here[/]" if row["folder"] is None else escape(row["folder"])
+        size = "" if row["size_bytes"] is None else _size(row["size_bytes"])
+        table.add_row(name, row["about"], row["licence"], where, size)
+    return table
+
+
+def _show(places: dict[str, Place], results: dict[str, Checked | DataError]) -> None:
+    if not places:
+        stdout.print("no datasets are there; get one: pisces data get mnist")
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("dataset", overflow="fold")
+    for heading in ("train", "test", "classes", "clients", "size"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for name, result in results.items():
+        size = _size(places[name].num_bytes)
+        table.add_row(name, *_cells(result, size))
+    stdout.print(table)
+    for result in results.values():
+        if isinstance(result, DataError):
+            line = f"[bold red]error:[/] {escape(str(result))}"
+            stderr.print(line, soft_wrap=True, highlight=False)
+
+
+def _cells(result: Checked | DataError, size: str) -> tuple[str, ...]:
+    if isinstance(result, DataError):
+        return "", "", "", "", size, "[red]wrong[/]"
+    remarks = {True: "good, as published", False: "good, but not the published one", None: "good"}
+    said = remarks[result.published] + ("" if result.has_checksums else ", no checksums")
+    clients = "" if result.num_clients is None else str(result.num_clients)
+    counts = (result.num_train, result.num_test, result.num_classes)
+    return *map(str, counts), clients, size, said
+
+
+def _plain(result: Checked | DataError) -> dict[str, Any]:
+    if isinstance(result, DataError):
+        return {"good": False, "error": str(result)}
+    return {"good": True, **dataclasses.asdict(result)}
+
+
+def _size(num_bytes: int) -> str:
+    if num_bytes < 1_000_000:
+        return f"{num_bytes / 1000:.0f} kB"
+    return f"{num_bytes / 1_000_000:.1f} MB"
+
+
+@contextmanager
+def _progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr from the first word on; the hub shows its download by itself."""
+    columns = (TextColumn("reading {task.description}"), BarColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=stderr, transient=True, disable=quiet)
+    task = bar.add_task(name, total=None)
+
+    def tell(done: int, of: int) -> None:
+        bar.start()
+        bar.update(task, completed=done, total=of)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()

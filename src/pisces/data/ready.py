@@ -1,0 +1,190 @@
+"""Datasets made ready: written whole or not at all, with their checksums beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from pisces.data.catalogue import CATALOGUE, Entry
+from pisces.data.finding import Place, search
+from pisces.data.formats import npz
+from pisces.data.raw import MOST_BYTES, Images, Raw, Tell, silent
+from pisces.data.text import Cut
+from pisces.errors import DataError
+
+CHECKSUMS = "sha256.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a dataset's files hold; `published`: whether that is the published one, if we know it."""
+
+    num_train: int
+    num_test: int
+    num_classes: int
+    num_clients: int | None
+    has_checksums: bool
+    published: bool | None
+
+
+def ready_file(name: str, folder: Path) -> Path:
+    """The file `get` writes."""
+    return folder / name / CATALOGUE[name].ready.files[0]
+
+
+def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent) -> Path:
+    """Make a dataset ready in `folder`, out of files at `origin` or from the hub."""
+    entry, target = CATALOGUE[name], ready_file(name, folder)
+    raw, path = _from_hub(name, entry, tell) if origin is None else _from(name, origin, tell)
+    entry.make(raw, path, Cut(sequence_length=1))  # refuses what is not the dataset
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        digest = _write(target, lambda file: npz.write(raw, file))
+        sums = json.dumps({target.name: digest}, indent=2) + "\n"
+        _write(target.parent / CHECKSUMS, lambda file: file.write(sums.encode()))
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(f"cannot write {target}: {reason}; choose another --folder") from error
+    return target
+
+
+def check(place: Place) -> Checked:
+    """Compare a dataset's files with their checksums and load them; an error says what is wrong."""
+    has_checksums = compare(place.folder)
+    raw = place.read()
+    data = place.dataset(raw)
+    digest = place.entry.digest if isinstance(raw, Images) else None
+    return Checked(
+        num_train=len(data.targets),
+        num_test=len(data.test_targets),
+        num_classes=data.num_classes,
+        num_clients=None if data.natural is None else len(np.unique(data.natural)),
+        has_checksums=has_checksums,
+        published=None if digest is None else isinstance(raw, Images) and raw.digest() == digest,
+    )
+
+
+def compare(folder: Path) -> bool:
+    """Compare a folder's files with its checksums; False where it has none."""
+    sums = folder / CHECKSUMS
+    if not sums.is_file():
+        return False
+    try:
+        wanted = {str(name): str(digest) for name, digest in json.loads(sums.read_bytes()).items()}
+        for name, digest in wanted.items():
+            if _digest(folder / Path(name).name) != digest:
+                raise DataError(
+                    f"{folder / name} has changed since it was written (its checksum is another); "
+                    "delete it and get it again: pisces data get"
+                )
+    except (OSError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{sums} cannot be used ({error}); delete it, or get the data again"
+        ) from error
+    return True
+
+
+# --- where it comes from --------------------------------------------------------------------------
+
+
+def _from_hub(name: str, entry: Entry, tell: Tell) -> tuple[Raw, Path]:
+    if entry.hub is None:
+        raise DataError(
+            f"{name} is not on the Hugging Face hub in a form we know. To get it, {entry.by_hand}: "
+            f"pisces data get {name} --from FOLDER"
+        )
+    return entry.hub.fetch(tell), Path(entry.hub.name)
+
+
+def _from(name: str, origin: Path, tell: Tell) -> tuple[Raw, Path]:
+    if origin.is_file() and tarfile.is_tarfile(origin):
+        with _unpacked(origin, CATALOGUE[name]) as folder:
+            return _place(name, folder, origin).read(tell), origin
+    place = _place(name, origin, origin)
+    return place.read(tell), place.files[0][0]
+
+
+def _place(name: str, within: Path, named: Path) -> Place:
+    entry = CATALOGUE[name]
+    place = _single(entry, within) if within.is_file() else search(entry, within)
+    if place is None:
+        forms = "; or ".join(", ".join(source.files) for source in (entry.ready, *entry.sources))
+        raise DataError(
+            f"--from {named}: {name} is not there, which would be {forms}. "
+            f"To get it, {entry.by_hand}"
+        )
+    return place
+
+
+def _single(entry: Entry, file: Path) -> Place | None:
+    """One file that is all of a dataset."""
+    for source in (entry.ready, *entry.sources):
+        if len(source.files) == 1 and fnmatch(file.name, source.files[0]):
+            return Place(entry, source, [[file]])
+    return None
+
+
+@contextmanager
+def _unpacked(archive: Path, entry: Entry) -> Iterator[Path]:
+    """The files of a tar archive that a dataset may come in, for a while, in a folder."""
+    patterns = {Path(file).name for source in entry.sources for file in source.files}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with tarfile.open(archive) as tar:
+                for member in tar:
+                    if any(fnmatch(Path(member.name).name, pattern) for pattern in patterns):
+                        _unpack(tar, member, Path(folder))
+        except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+            raise DataError(f"{archive} cannot be unpacked: {error}; download it again") from error
+        yield Path(folder)
+
+
+def _unpack(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Only plain files, by their own names: a path in an archive may lead anywhere."""
+    if not member.isfile():
+        return
+    if member.size > MOST_BYTES:
+        raise ValueError(f"{member.name} is too large")
+    content = tar.extractfile(member)
+    assert content is not None  # it is a plain file
+    within = folder / Path(member.name).parent.name.replace("..", "")
+    within.mkdir(exist_ok=True)
+    with (within / Path(member.name).name).open("wb") as file:
+        while chunk := content.read(1 << 20):
+            file.write(chunk)
+
+
+# --- whole or not at all --------------------------------------------------------------------------
+
+
+def _write(target: Path, fill: Callable[[BinaryIO], object]) -> str:
+    """Write under another name, then rename; returns the checksum."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}-", suffix=".part", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+        digest = _digest(Path(name))
+        Path(name).chmod(0o644)  # a temporary file is for its owner only
+        Path(name).replace(target)
+    finally:
+        with suppress(OSError):
+            Path(name).unlink()  # there only if something went wrong, or Ctrl-C
+    return digest
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
