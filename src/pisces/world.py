@@ -81,6 +81,12 @@ def _epoch_sizes(pools: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.array([len(pool) // partition.EPOCHS_IN_POOL for pool in pools], np.int64)
 
 
+def corrupted_clients(config: cfg.Config) -> NDArray[np.int64]:
+    """Whose labels `federated_data` spoils; found without the data."""
+    rng = generator(config.seed, "corrupt")
+    return corrupt.chosen(config.clients.count, config.data.corrupted, rng)
+
+
 def _rows(
     config: cfg.Config, dataset: datasets.Dataset, base_s: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.int64], ...]:

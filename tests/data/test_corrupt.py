@@ -10,10 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pisces.config import parse
 from pisces.data.corrupt import flip_labels
 from pisces.data.partition import equal_sizes, iid
 from pisces.errors import ConfigError
 from pisces.seeds import generator
+from pisces.world import corrupted_clients, federated_data
 
 TARGETS = torch.arange(200) % 10
 ROWS = iid(200, equal_sizes(200, 20), generator(0))
@@ -91,3 +93,15 @@ def test_impossible_corruption_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         flip_labels(targets, ROWS, share, classes, generator(0))
+
+
+def test_who_is_corrupted_is_known_without_the_data() -> None:
+    config = parse("seed = 3\n[clients]\ncount = 30\n[data]\ncorrupted = 0.2")
+    clean, spoilt = federated_data(parse("seed = 3\n[clients]\ncount = 30")), federated_data(config)
+    changed = {
+        client
+        for client, rows in enumerate(spoilt.rows)
+        if (spoilt.targets[rows] != clean.targets[rows]).any()
+    }
+    assert set(corrupted_clients(config).tolist()) == changed
+    assert len(changed) == 6
