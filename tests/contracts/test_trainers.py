@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+import numpy as np
 import pytest
 import torch
 from runs import NoopTrainer, implementations
@@ -185,6 +186,20 @@ def test_nothing_else_is_touched(
     assert all(torch.equal(t.weights.flat, b) for t, b in zip(tasks, before, strict=True))
     assert torch.equal(data.inputs, inputs)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@every_trainer
+def test_an_epoch_may_visit_some_rows_of_a_pool(
+    name: str, model: nn.Module, data: FederatedData, tasks: list[Task]
+) -> None:
+    # 5, 6, 33 and 9 of 6, 12, 33 and 9 rows. In batches of 4, 5, 6 and 7 these are 1 (the single
+    # sample left joins it), 1 likewise, 6 and 2, in 1, 2, 3 and 4 epochs; the last may only do 3.
+    pooled = replace(data, epoch_sizes=np.array([5, 6, 33, 9]))
+    done = trained(TRAINERS[name](model, pooled), tasks)
+    assert [done[t.id].report.num_examples for t in tasks] == [5, 6, 33, 9]
+    assert [done[t.id].report.num_steps for t in tasks] == [1, 2, 18, 3]
+    # Who visits all of its rows learns what it would without a pool.
+    assert same(done[12], trained(TRAINERS[name](model, data), [tasks[2]])[12], name)
 
 
 @every_trainer

@@ -87,3 +87,28 @@ def test_an_empty_dataset_is_refused() -> None:
 
     with pytest.raises(DataError, match="client 0 has 0 inputs"):
         FederatedData.from_clients([Nothing()], test=(torch.ones(1, 1), torch.ones(1)))
+
+
+def pooled(epoch_sizes: list[int]) -> FederatedData:
+    """Two clients that own three rows and one."""
+    rows = (np.array([3, 0, 3]), np.array([1]))
+    samples = (torch.arange(4.0)[:, None], torch.arange(4))
+    return FederatedData(*samples, rows, *TEST, epoch_sizes=np.array(epoch_sizes))
+
+
+def test_an_epoch_may_take_some_of_a_client_s_rows() -> None:
+    data = pooled([2, 1])
+    assert data.num_examples.tolist() == [2, 1]
+    assert data.client(0)[1].tolist() == [3, 0]
+
+
+@pytest.mark.parametrize("sizes", [[2], [2, 2], [0, 1], [4, 1]])
+def test_epochs_of_impossible_size_are_refused(sizes: list[int]) -> None:
+    with pytest.raises(DataError, match="epoch_sizes: give each client one number, from 1"):
+        pooled(sizes)
+
+
+def test_clients_may_learn_the_next_word() -> None:
+    text = (torch.tensor([[1, 2]]), torch.tensor([[2, 3]]))
+    assert FederatedData.from_clients([text], text, "next_word").objective == "next_word"
+    assert FederatedData.from_clients([text], text).objective == "labels"

@@ -167,6 +167,54 @@ def test_partitions_refuse(make, words: str) -> None:  # type: ignore[no-untyped
 # --- natural clients ------------------------------------------------------------------------------
 
 
+# --- pools ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [None, 0.1, [0.1, 1.0, 100.0]])
+def test_a_pool_has_room_for_many_epochs(alpha: float | list[float] | None) -> None:
+    sizes = [10, 400, 3]
+    if alpha is None:
+        pools = partition.iid_pools(len(LABELS), sizes, generator(0))
+    else:
+        pools = partition.dirichlet_pools(LABELS, sizes, alpha, generator(0))
+    assert [len(pool) for pool in pools] == [200, 8000, 60]  # 20 times as many
+    assert all(pool.min() >= 0 and pool.max() < len(LABELS) for pool in pools)
+    assert all(pool.dtype == np.int64 for pool in pools)
+
+
+def test_any_part_of_a_pool_has_the_mixture() -> None:
+    (pool,) = partition.dirichlet_pools(LABELS, [1000], 1.0, generator(1))
+    first, whole = (
+        np.bincount(LABELS[part], minlength=10) / len(part) for part in (pool[:1000], pool)
+    )
+    # A share p of 1000 has a standard deviation of at most sqrt(0.25 / 1000) = 0.016.
+    assert np.abs(first - whole).max() < 0.05
+    assert whole.max() - whole.min() > 0.1  # there is a mixture to have
+
+
+def test_rows_of_a_label_are_drawn_alike() -> None:
+    # Label 7 has rows 0 and 3, label 5 the others: each is drawn in half of its label's draws.
+    labels = np.array([7, 5, 5, 7])
+    (pool,) = partition.dirichlet_pools(labels, [500], 1e3, generator(2))
+    shares = np.bincount(pool, minlength=4) / len(pool)
+    assert shares == pytest.approx([0.25] * 4, abs=0.02)
+
+
+def test_a_pool_follows_a_small_alpha() -> None:
+    pools = partition.dirichlet_pools(LABELS, [50] * 20, 1e-3, generator(3))
+    assert largest_share(pools) > 0.95
+
+
+def test_pools_refuse_what_partitions_refuse() -> None:
+    with pytest.raises(ConfigError, match="at least 1 per client"):
+        partition.iid_pools(10, [0], generator(0))
+    with pytest.raises(ConfigError, match="alpha must be above 0"):
+        partition.dirichlet_pools(LABELS, [5], 0.0, generator(0))
+
+
+# --- natural clients ------------------------------------------------------------------------------
+
+
 def test_natural_clients_keep_their_own_rows() -> None:
     ids = np.array([7, 3, 7, 9, 3, 7])
     rows = partition.natural(ids, 3, generator(0))

@@ -10,6 +10,7 @@ from torch import nn
 
 from pisces.errors import ConfigError
 from pisces.models.cnn import small_cnn
+from pisces.models.femnist_cnn import femnist_cnn
 from pisces.models.flat import flatten
 from pisces.models.lenet5 import lenet5
 from pisces.models.mlp import mlp
@@ -30,6 +31,8 @@ def num_parameters(model: nn.Module) -> int:
         (lenet5((1, 28, 28), 62), 66_126),
         # colour, 32 x 32: 6 (75 + 1), 16 (150 + 1), 120 (16 x 6 x 6 + 1), 84 (121), 10 (85)
         (lenet5((3, 32, 32), 10), 456 + 2416 + 69_240 + 10_164 + 850),
+        # LEAF's number: 32 (25 + 1), 64 (800 + 1), 2048 (64 x 7 x 7 + 1), 62 (2048 + 1)
+        (femnist_cnn((1, 28, 28), 62), 6_603_710),
         # 64 x 64 + 64, 64 x 10 + 10
         (mlp((1, 8, 8), 10), 4810),
         (mlp((3,), 2, hidden=(5, 4)), 20 + 24 + 10),
@@ -49,6 +52,8 @@ def test_numbers_of_parameters(model: nn.Module, num: int) -> None:
         (mlp, (1, 8, 8)),
         (small_cnn, (1, 4, 4)),
         (small_cnn, (3, 9, 6)),
+        (femnist_cnn, (1, 4, 4)),
+        (femnist_cnn, (3, 9, 6)),
         (lenet5, (1, 12, 12)),
         (lenet5, (1, 28, 28)),
         (lenet5, (3, 33, 20)),
@@ -63,7 +68,7 @@ def test_a_model_gives_one_score_per_class_and_learns(make: Maker, shape: tuple[
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
 
 
-@pytest.mark.parametrize("make", [mlp, small_cnn, lenet5])
+@pytest.mark.parametrize("make", [mlp, small_cnn, lenet5, femnist_cnn])
 def test_the_caller_s_seed_decides_the_weights(make: Maker) -> None:
     flats = []
     for seed in (0, 0, 1):
@@ -81,6 +86,7 @@ def test_the_caller_s_seed_decides_the_weights(make: Maker) -> None:
         (lenet5, (784,), r"\(784,\); use mlp or small_cnn"),
         (small_cnn, (1, 3, 8), r"at least 4 pixels a side, .*\(1, 3, 8\); use mlp"),
         (small_cnn, (0, 8, 8), "use mlp"),
+        (femnist_cnn, (1, 8, 3), r"femnist_cnn .* at least 4 pixels a side, .*; use mlp"),
         (mlp, (3, 0), r"inputs of \(3, 0\)"),
     ],
 )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worlds import weights
 
-from pisces.train.shuffle import shuffled
+from pisces.data.federated import FederatedData
+from pisces.train.shuffle import Rows, batch_sizes, shuffled, table
+from pisces.types import Plan, Task
 
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -75,3 +80,32 @@ def test_every_order_is_as_likely() -> None:
 @pytest.mark.parametrize("num", [0, 1])
 def test_nothing_to_shuffle(num: int) -> None:
     assert shuffled(num, 1, 0).tolist() == list(range(num))
+
+
+# --- a table of many tasks ------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    clients=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 30)), min_size=1, max_size=4),
+    batch_size=st.integers(1, 5),
+    epochs=st.integers(1, 3),
+)
+def test_a_table_has_the_first_of_each_shuffle(
+    clients: list[tuple[int, int]], batch_size: int, epochs: int
+) -> None:
+    """Clients of so many samples an epoch and so many rows besides."""
+    sizes = np.array([size for size, _ in clients])
+    bounds = np.cumsum([0, *(size + more for size, more in clients)])
+    rows = tuple(np.arange(a, b)[::-1].copy() for a, b in pairwise(bounds))
+    samples = (torch.zeros(bounds[-1], 1), torch.zeros(bounds[-1]))
+    data = FederatedData(*samples, rows, *samples, epoch_sizes=sizes)
+    plan, start = Plan(epochs, batch_size), weights([0.0])
+    tasks = [Task(c, c, 0, start, plan, seed=70 + c) for c in range(len(clients))]
+    found = table(Rows.of(data, torch.device("cpu")), tasks, batch_size + 1)
+    for c, size in enumerate(sizes.tolist()):
+        orders = [rows[c][shuffled(len(rows[c]), 70 + c, e)[:size].numpy()] for e in range(epochs)]
+        batches = [b for o in orders for b in np.split(o, np.cumsum(batch_sizes(size, batch_size)))]
+        expected = [batch.tolist() for batch in batches if len(batch)]
+        steps = [step[step >= 0].tolist() for step in found.rows[:, c]]
+        assert steps == [*expected, *[[]] * (len(steps) - len(expected))]

@@ -68,11 +68,15 @@ class Albert(nn.Module):
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
         """(n, length) words to (n, length, vocabulary) scores."""
-        like = self.masked.get_input_embeddings().weight
-        later = torch.full((words.shape[1], words.shape[1]), torch.finfo(like.dtype).min)
-        mask = later.to(like).triu(1)[None, None]
+        mask = _hides_later(words.shape[1], self.masked.get_input_embeddings().weight)
         scores: torch.Tensor = self.masked(words, attention_mask=mask).logits
         return scores
+
+
+def _hides_later(length: int, like: torch.Tensor) -> torch.Tensor:
+    """What is added to attention: nothing, or all but minus infinity for words to come."""
+    shape, least = (1, 1, length, length), torch.finfo(like.dtype).min
+    return torch.full(shape, least, dtype=like.dtype, device=like.device).triu(1)
 
 
 def _masked_lm(**settings: Any) -> Any:
