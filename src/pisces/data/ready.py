@@ -28,7 +28,7 @@ CHECKSUMS = "sha256.json"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a dataset's files hold; `published`: whether that is the published one, if we know it."""
+    """What files hold; `published`: whether that is the published dataset, where we know it."""
 
     num_train: int
     num_test: int

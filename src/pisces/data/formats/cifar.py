@@ -40,13 +40,11 @@ def _images(found: Found, tell: Tell, read: Callable[[Path], Batch]) -> Images:
 
 def _content(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        if path.stat().st_size > _MOST_BYTES:
+            raise damaged(path, "it is too large for a batch of CIFAR-10")
+        return path.read_bytes()
     except OSError as error:
         raise damaged(path, error.strerror) from error
-    if len(content) > _MOST_BYTES:
-        raise damaged(path, "it is too large for a batch of CIFAR-10")
-    return content
 
 
 def _binary(path: Path) -> Batch:
