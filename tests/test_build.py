@@ -107,6 +107,11 @@ REFUSALS = {
         "data.partition: digits has no",
         "dirichlet",
     ),
+    "words from pictures": (
+        ["model.name=lstm"],
+        "model.name: lstm predicts words, but the dataset asks for labels; use mlp or",
+        "resnet18",
+    ),
     "trace that is not there": ([*TRACE], "nowhere.csv cannot be read as a trace", ""),
     "weights that are not there": (["model.weights=nowhere"], "model.weights: cannot read", ""),
     "data that is not there": (["data.dataset=mnist"], "mnist is not there", "PISCES_DATA"),
@@ -352,11 +357,28 @@ def test_building_leaves_torchs_own_generator_alone() -> None:
         # Everybody takes 4 s: 2.5 samples per second.
         (["data.sizes=coupled", "latency.kind=constant", "latency.seconds=4"], [10] * 10),
         (["data.size=1000", "data.overlap=true"], [1000] * 10),
+        (["data.size=3000", "data.redraw=true"], [3000] * 10),
+        (["data.size=7", "data.redraw=true", "data.partition=iid"], [7] * 10),
         (["data.sizes=lognormal", "data.size_median=12", "data.size_sigma=0"], [12] * 10),
     ],
 )
 def test_sizes_of_clients(changes: list[str], sizes: list[int]) -> None:
     assert built(*changes).data.num_examples.tolist() == sizes
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+def test_redrawn_samples_come_from_a_pool(partition: str) -> None:
+    data = built("data.size=30", "data.redraw=true", f"data.partition={partition}").data
+    assert [len(rows) for rows in data.rows] == [600] * 10  # 20 epochs' worth
+    labels = [np.bincount(data.targets[rows], minlength=10) / 600 for rows in data.rows]
+    assert (np.ptp(labels, axis=1).min() > 0.15) == (partition == "dirichlet")  # a mixture
+
+
+def test_lognormal_sizes_need_not_shrink_to_data_that_is_redrawn() -> None:
+    s = built(
+        "data.sizes=lognormal", "data.size_median=500", "data.size_sigma=0", "data.redraw=true"
+    )
+    assert s.data.num_examples.tolist() == [500] * 10
 
 
 def test_slow_clients_are_rich_when_coupled() -> None:

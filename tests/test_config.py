@@ -172,6 +172,22 @@ REFUSALS = {
         "[failures]\ncrash = 1.5",
         "failures.crash: must be less than or equal to 1, not 1.5",
     ),
+    "redrawn and corrupted": (
+        "[data]\nredraw = true\ncorrupted = 0.1",
+        "data: redraw needs corrupted = 0: every client draws from all samples",
+    ),
+    "redrawn natural clients": (
+        "[data]\nredraw = true\npartition = 'natural'",
+        "data: redraw draws from a mixture of labels, which natural clients do not have: use",
+    ),
+    "no words": (
+        "[data]\nvocabulary = 0",
+        "data.vocabulary: must be greater than or equal to 1, not 0",
+    ),
+    "size of albert": (
+        "[model]\nsize = 'large'",
+        "model.size: must be 'small' or 'base', not 'large'",
+    ),
     "settings that are no table": (
         "[protocols]\npisces = 5",
         "protocols.pisces: must be a table",

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,16 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 # --- results --------------------------------------------------------------------------------------
+
+
+def test_redrawn_samples_are_the_same_ones(data: FederatedData) -> None:
+    fewer = replace(data, epoch_sizes=np.maximum(data.num_examples // 2, 2))
+    model = layers()
+    with pooled(model, fewer) as trainer:
+        found = trained(trainer, tasks_of(model))
+    assert_as_in_sequence(found, fewer)
+    examples = [found[task.id].report.num_examples for task in tasks_of(model)]
+    assert examples == fewer.num_examples.tolist()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7])
