@@ -10,7 +10,7 @@ import typer
 
 from pisces import config
 from pisces.cli.console import Json, Quiet, stderr
-from pisces.cli.many import Job, jobs_of, run_all
+from pisces.cli.many import Job, at_once, jobs_of, run_all
 from pisces.cli.options import Changes, ConfigFile, Out, Target, fresh_folder, make, names, numbers
 from pisces.cli.report import show_comparison
 from pisces.errors import ConfigError
@@ -65,7 +65,7 @@ def run_and_show(
     quiet: bool,
 ) -> None:
     """Make the runs, then show what came of them; exits with 130 if interrupted."""
-    num_workers = min(num_workers or _at_once(jobs[0]), len(jobs))
+    num_workers = min(num_workers or at_once(jobs[0].config.train.device), len(jobs))
     runs, interrupted = run_all(jobs, num_workers, quiet=quiet)
     if runs:
         first = runs[0]  # of the protocol named first, if it was begun at all
@@ -74,11 +74,3 @@ def run_and_show(
     if interrupted:
         stderr.print(f"interrupted: {len(runs)} of {len(jobs)} runs were begun")
         raise typer.Exit(130)
-
-
-def _at_once(job: Job) -> int:
-    """A run per core; on a GPU two, so that one trains while the other decides."""
-    from pisces.machine import device_of, num_cores
-
-    on_gpu = device_of(job.config.train.device).type == "cuda"
-    return 2 if on_gpu else num_cores()

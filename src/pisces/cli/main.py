@@ -1,7 +1,7 @@
 """`pisces`: the commands, and what their exit codes mean.
 
 0    done
-1    a bug in Pisces (with a traceback: please report it), or `pisces data check` found a fault
+1    a bug in Pisces (with a traceback: please report it), or some of many runs failed, or `pisces data check` found a fault
 2    bad input: a setting, a file or an option (one line says which)
 3    the run could not go on: no client was left
 130  interrupted with Ctrl-C; what there was so far is saved and shown
@@ -18,7 +18,7 @@ import typer
 from rich.markup import escape
 
 import pisces
-from pisces.cli import compare, config, data, demo, evaluate, report, run, runs
+from pisces.cli import compare, config, data, demo, evaluate, report, reproduce, run, runs
 from pisces.cli.console import stderr
 from pisces.errors import PiscesError
 
@@ -35,6 +35,7 @@ app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
+app.command("reproduce")(reproduce.reproduce)
 app.command("evaluate")(evaluate.evaluate)
 app.command("config")(config.config)
 app.add_typer(data.app)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -26,6 +28,8 @@ from pisces.record.reader import Run
 from pisces.record.tail import Tail
 from pisces.record.writer import EVENTS
 from pisces.train.processes import born_deaf, end_with_parent
+
+MOST_BROKEN = 3  # processes that died around a run before it is given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +59,80 @@ def jobs_of(base: Config, protocols: Sequence[str], seeds: Sequence[int], out: P
     return jobs
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that came to nothing, and why."""
+
+    job: Job
+    error: Exception
+
+
 def run_all(jobs: Sequence[Job], num_workers: int, *, quiet: bool) -> tuple[list[Run], bool]:
     """Make all runs; returns those that were begun, and whether it was interrupted."""
     stop = jobs[0].config.stop
     standings = [Standing(job.config.protocol, job.config.seed, stop) for job in jobs]
-    crew = _Crew(jobs, standings, num_workers)
+    crew = Crew(jobs, standings, num_workers)
     with shown(Board(stop.metric, standings), quiet) as redraw, crew:
         while crew.work():
             redraw()
-    return crew.runs(), crew.interrupted
+    for failure in crew.failures:
+        raise failure.error
+    begun = [Run.open(job.out) for job in jobs if _has_begun(job.out / EVENTS)]
+    return begun, crew.interrupted
 
 
-class _Crew:
-    """Worker processes, each with one run at a time."""
+def at_once(device: str) -> int:
+    """How many runs to make at a time: one per core; on a GPU two, for one decides meanwhile."""
+    from pisces.machine import device_of, num_cores
+
+    return 2 if device_of(device).type == "cuda" else num_cores()
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """A job and how it is doing."""
+
+    job: Job
+    standing: Standing
+    tail: Tail
+    num_broken: int = 0  # workers that ended while they were at it, or another at its own
+
+    def look(self) -> None:
+        """Note what the run has recorded since the last look."""
+        for line in self.tail.new_lines():
+            self.standing.add(line)
+
+
+class Crew:
+    """Worker processes, each with one run at a time.
+
+    A run that fails ends the work, unless `keep_going`: it is then noted in `failures`, and the
+    others go on in fresh processes, for what failed may have spoilt its own (a GPU's state, say).
+    """
 
     def __init__(
-        self, jobs: Sequence[Job], standings: Sequence[Standing], num_workers: int
+        self,
+        jobs: Sequence[Job],
+        standings: Sequence[Standing],
+        num_workers: int,
+        *,
+        keep_going: bool = False,
+        when_done: Callable[[Job], None] = lambda _job: None,
     ) -> None:
         self.interrupted = False
-        self._jobs = jobs
-        self._follows = [(Tail(job.out), s) for job, s in zip(jobs, standings, strict=True)]
-        self._todo = list(jobs)
-        self._busy: set[Future[None]] = set()
+        self.failures: list[Failure] = []
+        pairs = zip(jobs, standings, strict=True)
+        self._todo = deque(_Work(job, standing, Tail(job.out)) for job, standing in pairs)
+        self._busy: dict[Future[None], _Work] = {}
         self._num_workers = num_workers
+        self._keep_going = keep_going
+        self._when_done = when_done
+        self._spoilt = False
+        self._pool = self._new_pool()
+
+    def _new_pool(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(num_workers, context, initializer=_prepare)
+        return ProcessPoolExecutor(self._num_workers, context, initializer=_prepare)
 
     def __enter__(self) -> None:
         # Ctrl-C is noted, not raised: raised while a worker starts, it would lose that worker.
@@ -87,9 +140,10 @@ class _Crew:
 
     def __exit__(self, *error: object) -> None:
         """Interrupt the runs under way, wait for them, and end the workers."""
-        while self._busy:
+        busy = set(self._busy)
+        while busy:
             _interrupt_workers()  # again and again: one that is being set up does not listen yet
-            self._busy = wait(self._busy, REFRESH_S).not_done
+            busy = wait(busy, REFRESH_S).not_done
         self._pool.shutdown()
         signal.signal(signal.SIGINT, self._handler)
 
@@ -97,24 +151,52 @@ class _Crew:
         self.interrupted = True
 
     def work(self) -> bool:
-        """Keep everybody busy, look how they are doing; False when all is done or interrupted."""
-        # One job per worker: a job queued in the pool could not be taken back.
-        while self._todo and len(self._busy) < self._num_workers:
-            with born_deaf():
-                job = self._todo.pop(0)
-                self._busy.add(self._pool.submit(_make_run, job, self._num_workers))
-        done, self._busy = wait(self._busy, REFRESH_S, FIRST_COMPLETED)
+        """Keep everybody busy, look how they are doing; False when all is done or over."""
+        self._hand_out()
+        done, _ = wait(self._busy, REFRESH_S, FIRST_COMPLETED)
+        for work in self._busy.values():
+            work.look()
         for future in done:
-            _finish(future)
-        for tail, standing in self._follows:
-            if standing.reason is None:
-                for line in tail.new_lines():
-                    standing.add(line)
-        return bool(self._busy or self._todo) and not self.interrupted
+            self._settle(future, self._busy.pop(future))
+        over = self.interrupted or (self.failures and not self._keep_going)
+        return bool(self._busy or self._todo) and not over
 
-    def runs(self) -> list[Run]:
-        """The runs that were begun."""
-        return [Run.open(job.out) for job in self._jobs if _has_begun(job.out / EVENTS)]
+    def _hand_out(self) -> None:
+        """A job for each free worker; a job queued in the pool could not be taken back."""
+        if self._spoilt and not self._busy:
+            self._pool.shutdown()
+            self._pool, self._spoilt = self._new_pool(), False
+        while self._todo and len(self._busy) < self._num_workers and not self._spoilt:
+            with born_deaf():
+                work = self._todo.popleft()
+                future = self._pool.submit(_make_run, work.job, self._num_workers)
+                self._busy[future] = work
+
+    def _settle(self, future: Future[None], work: _Work) -> None:
+        try:
+            future.result()
+            self._when_done(work.job)
+        except KeyboardInterrupt:
+            pass  # the terminal's Ctrl-C reached the worker first; the parent notes it too
+        except BrokenProcessPool:
+            self._try_again(work)
+        except Exception as error:
+            self._spoilt = True
+            self.failures.append(Failure(work.job, error))
+
+    def _try_again(self, work: _Work) -> None:
+        """A worker died and took all others with it: nobody knows whose fault it was."""
+        self._spoilt = True
+        work.num_broken += 1
+        if not self._keep_going or work.num_broken == MOST_BROKEN:
+            error = RunError(
+                "a worker process was killed, perhaps for lack of memory: try fewer --jobs"
+            )
+            self.failures.append(Failure(work.job, error))
+            return
+        shutil.rmtree(work.job.out, ignore_errors=True)
+        work.tail = Tail(work.job.out)
+        self._todo.append(work)
 
 
 def _interrupt_workers() -> None:
@@ -122,17 +204,6 @@ def _interrupt_workers() -> None:
         if child.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGINT)
-
-
-def _finish(future: Future[None]) -> None:
-    try:
-        future.result()
-    except KeyboardInterrupt:
-        pass  # the terminal's Ctrl-C reached the worker first; the parent notes it too
-    except BrokenProcessPool as error:
-        raise RunError(
-            "a worker process was killed, perhaps for lack of memory: try fewer --jobs"
-        ) from error
 
 
 def _has_begun(events: Path) -> bool:

@@ -16,6 +16,7 @@ from rich.table import Table
 from pisces.cli.console import stderr
 from pisces.config import StopAt
 from pisces.record.lines import Line, Recorder, line
+from pisces.report.table import duration
 from pisces.types import Entry
 
 REFRESH_S = 0.1
@@ -52,6 +53,11 @@ class Standing:
                 self.value = line.get(self.stop.metric)
             case "stopped":
                 self.reason = line["reason"]
+
+    @property
+    def has_begun(self) -> bool:
+        """Has anything been recorded?"""
+        return self.at > 0 or self.num_running > 0
 
     @property
     def share(self) -> float:
@@ -104,7 +110,7 @@ class Board:
 
     def _row(self, runs: Sequence[Standing]) -> tuple[RenderableType, ...]:
         bar = ProgressBar(len(runs), sum(run.share for run in runs), width=16)
-        begun = [run for run in runs if run.at > 0 or run.num_running]
+        begun = [run for run in runs if run.has_begun]
         if not begun:
             return (runs[0].protocol, *[""] * 6, bar)
         current = next((run for run in begun if run.reason is None), begun[-1])
@@ -120,8 +126,85 @@ class Board:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Runs that belong together, with about how many seconds each of them takes."""
+
+    name: str
+    runs: Sequence[Standing]
+    run_s: float
+
+    @property
+    def num_done(self) -> int:
+        """How many are over."""
+        return sum(run.reason is not None for run in self.runs)
+
+    @property
+    def under_way(self) -> list[Standing]:
+        """Those that have begun and are not over, the furthest behind first."""
+        begun = [run for run in self.runs if run.reason is None and run.has_begun]
+        return sorted(begun, key=lambda run: run.share)
+
+    @property
+    def work_s(self) -> float:
+        """What there is to do altogether."""
+        return self.run_s * len(self.runs)
+
+    @property
+    def done_s(self) -> float:
+        """What of it is done."""
+        return self.run_s * sum(run.share for run in self.runs)
+
+
+@dataclass(slots=True)
+class Overview:
+    """Hundreds of runs: a row for each batch that is under way, and how long it all still takes."""
+
+    batches: Sequence[Batch]
+    now: Callable[[], float] = time.monotonic
+    began_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began_at = self.now()
+
+    def left_s(self) -> float | None:
+        """The time left if it goes on as it went so far; None before there is anything to go by."""
+        work, done = (sum(getattr(b, n) for b in self.batches) for n in ("work_s", "done_s"))
+        return (self.now() - self.began_at) * (work - done) / done if done else None
+
+    def __rich__(self) -> RenderableType:
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column("study/case", overflow="fold")
+        for heading in ("done", "running", "slowest"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("progress", no_wrap=True)
+        for batch in self.batches:
+            if batch.under_way:
+                table.add_row(*_batch_row(batch))
+        table.caption = self._caption()
+        return table
+
+    def _caption(self) -> str:
+        num_done = sum(batch.num_done for batch in self.batches)
+        num_runs = sum(len(batch.runs) for batch in self.batches)
+        left = self.left_s()
+        told = "" if left is None else f"; about {duration(left)} left"
+        return f"{num_done} of {num_runs} runs{told}"
+
+
+def _batch_row(batch: Batch) -> tuple[RenderableType, ...]:
+    slowest = batch.under_way[0]
+    return (
+        batch.name,
+        f"{batch.num_done} of {len(batch.runs)}",
+        str(len(batch.under_way)),
+        f"{slowest.protocol}, seed {slowest.seed}",
+        ProgressBar(batch.work_s, batch.done_s, width=16),
+    )
+
+
 @contextmanager
-def shown(board: Board, quiet: bool) -> Iterator[Callable[[], None]]:
+def shown(board: Board | Overview, quiet: bool) -> Iterator[Callable[[], None]]:
     """Show the board on stderr while it changes; gives the function that draws it anew."""
     if quiet:
         yield lambda: None

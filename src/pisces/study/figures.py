@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,20 +21,13 @@ from pisces.study.material import (
     step_curve,
     with_legend,
 )
+from pisces.study.page import Drawn
 from pisces.study.plan import Case, Picture, Study
 from pisces.study.records import Record
 
 BAND = "median over seeds, shaded: least to greatest"
 INTERVAL = "median over seeds; lines: 95 % interval, or the range of fewer than five"
 FIRST_SEED = "a dot per client, first seed"
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A picture and what it shows."""
-
-    path: Path
-    caption: str
 
 
 def draw(study: Study, case: Case, records: Sequence[Record], folder: Path) -> list[Drawn]:

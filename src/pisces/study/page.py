@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pisces.report.estimate import MIN_BOOTSTRAP, estimate, in_words
 from pisces.report.measures import MEASURES
 from pisces.report.table import duration
 from pisces.study.claims import Judged, by_seed, judge, overall, paired, why
-from pisces.study.figures import Drawn
 from pisces.study.plan import Case, Study
 from pisces.study.records import Record
 
 PAGE = "RESULTS.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A picture and what it shows."""
+
+    path: Path
+    caption: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +136,11 @@ def _case(results: Results, case: Case) -> Iterator[str]:
 
 def _missing(results: Results, case: Case) -> str:
     left = results.missing[case.name]
-    what = "Not run" if not results.of(case) else f"{left.num_runs} runs are left"
+    what = "Not all run" if results.of(case) else "Not run"
     return (
-        f"*{what}: needs the dataset {left.dataset} (`pisces data get {left.dataset}`), then "
-        f"`pisces reproduce {results.name} --case {case.name}`: {left.num_runs} runs, about "
-        f"{duration(left.seconds)} on one GPU.*"
+        f"*{what}: {left.num_runs} runs are left, about {duration(left.seconds)} one at a time: "
+        f"`pisces reproduce {results.name} --case {case.name}`. Needs the dataset {left.dataset} "
+        f"(`pisces data get {left.dataset}`).*"
     )
 
 

@@ -39,7 +39,6 @@ class Planned:
     seed: int
     is_first: bool  # of the seeds: the one whose clients are kept one by one
     target: float
-    run_s: float
     config: Config
     digest: str
 
@@ -75,35 +74,32 @@ def planned(study: Study, folder: Path, wish: Wish) -> list[Planned]:
 def _of_case(study: Study, case: Case, folder: Path, wish: Wish) -> Iterator[Planned]:
     seeds = wish.seeds or range(1, (case.seeds or NUM_SEEDS) + 1)
     points: Sequence[Point | None] = study.points_of(case) or [None]
+    settings = [
+        (variant, point, _config(study, case, folder, wish, variant, point))
+        for point in points
+        for variant in study.variants_of(case)
+    ]
     for seed in seeds:
-        for point in points:
-            for variant in study.variants_of(case):
-                settings = _config(study, case, folder, wish, variant, point, seed)
-                yield Planned(
-                    case=case.name,
-                    variant=variant.name,
-                    x=None if point is None else point.x,
-                    seed=seed,
-                    is_first=seed == seeds[0],
-                    target=SMOKE_TARGET if wish.smoke else case.target,
-                    run_s=case.run_s,
-                    config=settings,
-                    digest=digest(settings),
-                )
+        for variant, point, unseeded in settings:
+            seeded = unseeded.model_copy(update={"seed": seed})
+            yield Planned(
+                case=case.name,
+                variant=variant.name,
+                x=None if point is None else point.x,
+                seed=seed,
+                is_first=seed == seeds[0],
+                target=SMOKE_TARGET if wish.smoke else case.target,
+                config=seeded,
+                digest=digest(seeded),
+            )
 
 
 def _config(
-    study: Study,
-    case: Case,
-    folder: Path,
-    wish: Wish,
-    variant: Variant,
-    point: Point | None,
-    seed: int,
+    study: Study, case: Case, folder: Path, wish: Wish, variant: Variant, point: Point | None
 ) -> Config:
     small = [*SMOKE, *study.smoke] if wish.smoke else []
     varied = [] if point is None else point.set
-    named = [f"protocol={variant.protocol}", f"seed={seed}", f"train.device={wish.device}"]
+    named = [f"protocol={variant.protocol}", f"train.device={wish.device}"]
     changes = [*small, *varied, *variant.set, *named]
     return wish.resolve(config.load(folder / config_file(case), changes))
 

@@ -1,0 +1,150 @@
+"""`pisces reproduce`: the paper's experiments, run as far as they are not done, and their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from pisces.cli.compare import Jobs
+from pisces.cli.console import Quiet, stderr, stdout
+from pisces.cli.options import names, numbers
+from pisces.cli.studies import Outcome, Place, Work, open_study, run, wish_for, write_pages
+from pisces.errors import ConfigError, DataError
+from pisces.explain import known
+from pisces.report.table import duration
+from pisces.study import plan
+from pisces.study.claims import judge, overall, why
+from pisces.study.page import PAGE
+
+SMOKE_RUNS = Path("runs/reproduce-smoke")
+RUNS = Path("runs/reproduce")
+
+
+def reproduce(
+    studies: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[STUDY...|all]", help="Which studies; without any: list them."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds such as 1-5; default: those of each case.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto | cpu | cuda.")] = "auto",
+    jobs: Jobs = None,
+    case: Annotated[
+        str | None, typer.Option(help="Only these tasks of the studies: mnist,cifar10.")
+    ] = None,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="A trial: everything, but small, on a CPU in seconds.")
+    ] = False,
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Run nothing; write pages and pictures anew.")
+    ] = False,
+    folder: Annotated[Path, typer.Option(help="Where the studies are.")] = Path("experiments"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"Where runs go; default: {RUNS}, of a trial with its pages: {SMOKE_RUNS}."
+        ),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run the paper's experiments and hold its claims against the numbers.
+
+    What is finished is not run again: stop with Ctrl-C and go on later.
+    Each study gets a page, RESULTS.md, beside its study.toml.
+
+    [bold]Examples[/]
+
+      pisces reproduce
+
+      pisces reproduce end_to_end --case mnist --seeds 1-5 --device cuda
+
+      pisces reproduce all --smoke
+    """
+    found = _found(folder)
+    chosen = _chosen(studies or [], found)
+    wish = wish_for(
+        None if seeds is None else numbers(seeds),
+        names(case or ""),
+        "cpu" if smoke and device == "auto" else device,
+        smoke=smoke,
+    )
+    place = Place(out or SMOKE_RUNS, True) if smoke else Place(out or RUNS, False)
+    if not studies:
+        stdout.print(_listing([open_study(path, place, wish) for path in found.values()]))
+        return
+    works = [open_study(found[name], place, wish) for name in chosen]
+    _check_cases(wish.cases, works)
+    outcome = Outcome()
+    if not redraw:
+        outcome = run(works, jobs, quiet=quiet)
+    write_pages(works, found.values(), place, wish, redraw=redraw)
+    _say(works, outcome)
+    if outcome.interrupted:
+        raise typer.Exit(130)
+    if outcome.failures:
+        raise typer.Exit(1)
+    if outcome.skipped and not any(work.records for work in works):
+        raise DataError("nothing could be run: get the data first")
+
+
+def _found(folder: Path) -> dict[str, Path]:
+    found = plan.find(folder)
+    if not found:
+        raise ConfigError(
+            f"no studies in {folder}: a study is a folder with a {plan.STUDY}; go to a checkout of "
+            "Pisces, or name the folder with --folder"
+        )
+    return found
+
+
+def _chosen(asked: Sequence[str], found: dict[str, Path]) -> list[str]:
+    if "all" in asked:
+        return list(found)
+    return [known(name, found, "STUDY") for name in dict.fromkeys(asked)]
+
+
+def _check_cases(asked: Sequence[str], works: Sequence[Work]) -> None:
+    cases = {case.name for work in works for case in work.study.case}
+    for name in asked:
+        known(name, sorted(cases), "--case")
+
+
+def _listing(works: Sequence[Work]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("study", no_wrap=True)
+    table.add_column("in the paper")
+    for heading in ("runs", "done", "left, about"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for work in works:
+        left = len(work.left(work.whole))
+        time = duration(work.left_s()) if left else ""
+        done = len(work.whole) - left
+        table.add_row(work.name, work.study.paper, f"{len(work.whole)}", f"{done}", time)
+    table.caption = "times: one run at a time; guessed for a GPU until runs have been measured"
+    return table
+
+
+def _say(works: Sequence[Work], outcome: Outcome) -> None:
+    """What there is now, study by study; what could not be run and why."""
+    for work in works:
+        judged = judge(work.study, work.in_order())
+        text = f"{work.name}: {overall(judged)}; {why(judged)} ({work.pages / PAGE})"
+        stdout.print(text, soft_wrap=True, highlight=False, markup=False)
+        if work.num_dropped:
+            _warn(f"{work.name}: {work.num_dropped} records of other settings were dropped")
+    for name, lack in outcome.skipped.items():
+        _warn(f"skipped {name}: {lack}")
+    for failure in outcome.failures:
+        _warn(f"failed {failure.job.out}: {type(failure.error).__name__}: {failure.error}")
+    if outcome.interrupted:
+        _warn(f"interrupted: {outcome.num_runs} runs were finished and are kept")
+
+
+def _warn(text: str) -> None:
+    stderr.print(text, soft_wrap=True, highlight=False, markup=False, style="yellow")
