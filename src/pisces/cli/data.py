@@ -236,4 +236,5 @@ def _progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     try:
         yield tell
     finally:
-        bar.stop()
+        if bar.live.is_started:  # else it would leave an empty line
+            bar.stop()

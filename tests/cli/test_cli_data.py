@@ -1,0 +1,145 @@
+"""`pisces data`: what there is, getting it once, and checking it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datafiles
+import numpy as np
+import pytest
+
+from pisces.data.catalogue import CATALOGUE
+
+Pisces = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where datasets are got to."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    return folder / "cache" / "pisces"
+
+
+def test_help_of_every_command(pisces: Pisces) -> None:
+    assert "List, get and check datasets" in pisces("data").out
+    for command in ("list", "get", "check"):
+        ran = pisces("data", command, "--help")
+        assert ran.code == 0
+        assert f"pisces data {command}" in ran.out.partition("Example")[2]
+        assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_list_names_every_dataset(pisces: Pisces) -> None:
+    ran = pisces("data", "list")
+    assert (ran.code, ran.err) == (0, "")
+    for name in ("digits", *CATALOGUE):
+        assert f" {name} " in ran.out
+    assert ran.out.count("not here") == len(CATALOGUE)
+
+
+def test_list_says_where_each_is(pisces: Pisces, folder: Path) -> None:
+    datafiles.mnist_idx(folder / "data" / "mnist")
+    rows = {
+        row["name"]: row
+        for row in json.loads(pisces("data", "list", "--folder", "data", "--json").out)
+    }
+    assert set(rows) == set(CATALOGUE)
+    assert rows["mnist"]["folder"] == "data/mnist"
+    assert rows["mnist"]["size_bytes"] == 8 * 784 + 8 + 2 * 16 + 2 * 8  # and four headers
+    assert rows["femnist"]["folder"] is None
+    assert rows["femnist"]["hub"] == "flwrlabs/femnist"
+    assert all(row["licence"] and row["cite"] for row in rows.values())
+
+
+def test_get_then_get_again_then_run(pisces: Pisces, folder: Path, cache: Path) -> None:
+    datafiles.mnist_idx(folder / "files", zipped=True)
+    ran = pisces("data", "get", "mnist", "--from", "files")
+    assert ran.code == 0
+    assert ran.out.startswith(f"mnist: {cache / 'mnist' / 'mnist.npz'}, ")
+    written_at = (cache / "mnist" / "mnist.npz").stat().st_mtime_ns
+    ran = pisces("data", "get", "mnist")  # needs no hub
+    assert (ran.code, ran.out) == (0, f"mnist is ready: {cache / 'mnist' / 'mnist.npz'}\n")
+    assert (cache / "mnist" / "mnist.npz").stat().st_mtime_ns == written_at
+    (folder / "tiny.toml").write_text(
+        "[clients]\ncount = 2\nconcurrency = 1\n[data]\ndataset = 'mnist'\n[stop]\ntime_s = 200\n"
+        "[train]\ndevice = 'cpu'\n"
+    )
+    ran = pisces("run", "tiny.toml", "-q")
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_get_into_another_folder(pisces: Pisces, folder: Path) -> None:
+    datafiles.mnist_idx(folder / "files")
+    ran = pisces("data", "get", "mnist", "--from", "files", "--folder", "mine", "-q")
+    assert (ran.code, ran.err) == (0, "")
+    assert sorted(p.name for p in (folder / "mine" / "mnist").iterdir()) == [
+        "mnist.npz",
+        "sha256.json",
+    ]
+
+
+def test_mistakes_are_one_line(pisces: Pisces) -> None:
+    for args, words in (
+        (["get", "mnits"], "did you mean 'mnist'?"),
+        (["get", "mnist", "--from", "nowhere"], "--from nowhere: mnist is not there"),
+        (["get", "stackexchange"], "pisces data get stackexchange --from FOLDER"),
+        (["check", "mnist"], "pisces data get mnist"),
+        (["check", "nmist"], "did you mean 'mnist'?"),
+    ):
+        ran = pisces("data", *args)
+        assert (ran.code, ran.out) == (2, "")
+        (line,) = ran.err.splitlines()
+        assert words in line
+
+
+def test_check_says_what_is_there(pisces: Pisces, folder: Path) -> None:
+    assert "no datasets are there" in pisces("data", "check").out
+    datafiles.mnist_npz(folder / "data" / "mnist")
+    ran = pisces("data", "check", "--folder", "data")
+    assert (ran.code, ran.err) == (0, "")
+    words = " ".join(ran.out.split())
+    assert "mnist 6 2 10 3 8 kB good, but not the published one, no checksums" in words
+    (row,) = json.loads(pisces("data", "check", "mnist", "--folder", "data", "--json").out)
+    assert row["good"]
+    assert (row["num_train"], row["num_clients"], row["has_checksums"]) == (6, 3, False)
+
+
+def test_check_finds_a_flipped_bit_and_exits_with_1(
+    pisces: Pisces, folder: Path, cache: Path
+) -> None:
+    pisces("data", "get", "mnist", "--from", datafiles.mnist_idx(folder / "files"))
+    assert pisces("data", "check").code == 0
+    path = cache / "mnist" / "mnist.npz"
+    content = bytearray(path.read_bytes())
+    content[2000] ^= 1
+    path.write_bytes(content)
+    ran = pisces("data", "check")
+    assert ran.code == 1
+    assert "wrong" in ran.out
+    (line,) = ran.err.splitlines()
+    assert line.startswith(f"error: {path} has changed since it was written")
+    (row,) = json.loads(pisces("data", "check", "--json").out)
+    assert (row["good"], "has changed" in row["error"]) == (False, True)
+    assert "has changed" in pisces("data", "get", "mnist").err  # nor is it said to be ready
+
+
+def test_ctrl_c_leaves_nothing_behind(
+    start: Callable[..., subprocess.Popen[str]], folder: Path, cache: Path
+) -> None:
+    images = np.insert(datafiles.colour(2000).reshape(-1, 3072), 0, 1, axis=1).tobytes()
+    for name in (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"):
+        (folder / name).write_bytes(images)  # 37 MB of noise: a second or more to write
+    process = start("data", "get", "cifar10", "--from", ".")
+    ends_at = time.monotonic() + 60
+    while not list(cache.glob("cifar10/.*.part")) and time.monotonic() < ends_at:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert list((cache / "cifar10").iterdir()) == []

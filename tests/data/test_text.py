@@ -1,0 +1,235 @@
+"""Text: documents cut into windows, words numbered, and every format it comes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datafiles
+import numpy as np
+import pytest
+import torch
+
+from pisces.data.catalogue import CATALOGUE
+from pisces.data.datasets import Dataset
+from pisces.data.finding import search
+from pisces.data.raw import EOS, UNK, Documents
+from pisces.data.text import Cut, dataset
+from pisces.data.words import Corpus, joined, split
+from pisces.errors import ConfigError, DataError
+
+NOWHERE = Path("tokens.npz")
+
+
+def documents(**changes: Any) -> Documents:
+    """Three documents of author 4, one of author 7, one of author 9; 12 words known."""
+    arrays: dict[str, Any] = {
+        "words": np.array([3, 4, 2, 5, 2, 6, 7, 8, 2, 9, 10, 2, 11, 3, 3, 2], np.uint16),
+        "offsets": np.array([0, 3, 5, 9, 12, 16]),
+        "authors": np.array([4, 4, 4, 7, 9]),
+        "vocabulary": np.array([f"w{number}" for number in range(12)]),
+    }
+    return Documents(**(arrays | changes))
+
+
+def raw(name: str, folder: Path) -> Documents:
+    place = search(CATALOGUE[name], folder)
+    assert place is not None
+    found = place.read()
+    assert isinstance(found, Documents)
+    return found
+
+
+def texts(found: Documents) -> list[tuple[int, str]]:
+    """Each document's author and its words."""
+    spans = zip(found.authors, found.offsets, found.offsets[1:], strict=False)
+    return [(int(a), " ".join(found.vocabulary[found.words[start:end]])) for a, start, end in spans]
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def test_an_authors_documents_are_cut_end_to_end() -> None:
+    # Author 4 has 3 4 2 5 2 6 7 8 2: two windows of four words, one word is left over. Author 7 has
+    # 9 10 2: none. Author 9, the last of fewer than ten, is held out: 11 3 3 2.
+    data = dataset(documents(), NOWHERE, Cut(sequence_length=3))
+    assert data.inputs.tolist() == [[3, 4, 2], [2, 6, 7]]
+    assert data.targets.tolist() == [[4, 2, 5], [6, 7, 8]]
+    assert data.test_inputs.tolist() == [[11, 3, 3]]
+    assert data.test_targets.tolist() == [[3, 3, 2]]
+    assert data.natural is not None
+    assert data.natural.tolist() == [4, 4]
+    assert (data.num_classes, data.objective) == (12, "next_word")
+    assert (data.inputs.dtype, data.targets.dtype) == (torch.int64, torch.int64)
+    assert data.inputs.is_contiguous()
+    assert data.targets.is_contiguous()
+
+
+def test_rare_words_are_unknown() -> None:
+    data = dataset(documents(), NOWHERE, Cut(sequence_length=3, vocabulary=6))
+    assert data.num_classes == 6
+    assert data.targets.tolist() == [[4, 2, 5], [UNK, UNK, UNK]]
+    assert data.test_inputs.tolist() == [[UNK, 3, 3]]
+
+
+def test_every_tenth_author_is_held_out_however_text_is_cut() -> None:
+    for length in (1, 3):
+        found = documents(
+            words=np.tile([3, 4, 5, EOS], 25),
+            offsets=4 * np.arange(26),
+            authors=100 + np.arange(25),
+        )
+        data = dataset(found, NOWHERE, Cut(sequence_length=length))
+        assert data.natural is not None
+        held_out = set(range(100, 125)) - set(data.natural.tolist())
+        assert held_out == {109, 119}
+        assert len(data.test_inputs) == 2 * 4 // (length + 1)
+
+
+def test_files_may_say_themselves_what_to_test_on() -> None:
+    in_test = np.array([False, True, True, False, False])
+    data = dataset(documents(in_test=in_test), NOWHERE, Cut(sequence_length=2))
+    # author 4 keeps 3 4 2, 7 has 9 10 2, 9 has 11 3 3 (2 is left); to test on: 5 2 6, 7 8 2
+    assert data.inputs.tolist() == [[3, 4], [9, 10], [11, 3]]
+    assert data.test_inputs.tolist() == [[5, 2], [7, 8]]
+
+
+def test_text_too_short_for_a_sample() -> None:
+    with pytest.raises(DataError, match=r"sequence_length = 9 words leave 0 to train on and 0"):
+        dataset(documents(), NOWHERE, Cut(sequence_length=9))
+
+
+def test_a_vocabulary_without_words_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"data.vocabulary must be above 3.*not 3"):
+        dataset(documents(), NOWHERE, Cut(vocabulary=3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"offsets": np.array([0, 3, 5, 9, 12, 15])}, "do not make up its words"),
+        ({"offsets": np.array([0, 5, 3, 9, 12, 16])}, "do not make up its words"),
+        ({"offsets": np.array([0])}, "do not make up its words"),
+        ({"authors": np.array([4, 4, 9, 7, 9])}, "not one after another by author"),
+        ({"authors": np.array([4, 4, 4, 7])}, "not one after another by author"),
+        ({"in_test": np.array([True])}, "whether it is for testing"),
+        ({"vocabulary": np.array(["a", "b", "c"])}, "not in its vocabulary"),
+        ({"words": np.arange(16) - 1}, "not in its vocabulary"),
+    ],
+)
+def test_documents_that_cannot_be(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        dataset(documents(**changes), NOWHERE, Cut(sequence_length=3))
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def test_words_and_marks() -> None:
+    assert split("Don't stop, Zoë!") == ["don", "'", "t", "stop", ",", "zoë", "!"]
+
+
+def test_words_are_numbered_by_frequency_and_documents_sorted_by_author() -> None:
+    corpus = Corpus()
+    corpus.add("zoë", ["b", "c", "b"])
+    corpus.add("ann", ["a", "b"])
+    corpus.add("zoë", ["c"])
+    found = corpus.documents()
+    assert found.vocabulary.tolist() == ["<pad>", "<unk>", "<eos>", "b", "c", "a"]
+    assert texts(found) == [(0, "a b <eos>"), (1, "b c b <eos>"), (1, "c <eos>")]
+    assert found.in_test is None
+
+
+def test_samples_of_leaf_are_joined_to_the_texts_they_are_of() -> None:
+    first, second = "to be or not to be", "that is the question"
+    (x1, y1), (x2, y2) = datafiles.sliding(first, 5), datafiles.sliding(second, 5)
+    assert list(joined(zip(x1 + x2, y1 + y2, strict=True))) == [first, second]
+    assert list(joined([])) == []
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+def test_leaf(tmp_path: Path) -> None:
+    train = {"HAMLET": datafiles.sliding("a" * 79 + "bcd"), "BOY": datafiles.sliding("e" * 81)}
+    datafiles.leaf(tmp_path / "train" / "all_data_train_9.json", train)
+    datafiles.leaf(tmp_path / "test" / "all_data_test_9.json", {"BOY": datafiles.sliding("f" * 82)})
+    found = raw("shakespeare", tmp_path)
+    assert found.in_test is not None
+    assert found.in_test.tolist() == [False, True, False]
+    assert texts(found) == [
+        (0, " ".join("e" * 81) + " <eos>"),
+        (0, " ".join("f" * 82) + " <eos>"),
+        (1, " ".join("a" * 79 + "bcd") + " <eos>"),
+    ]
+
+
+def test_leaf_in_parquet(tmp_path: Path) -> None:
+    x, y = datafiles.sliding("to be or not to be" * 9)
+    columns = {"character_id": ["HAMLET"] * len(x) + ["BOY"], "x": [*x, "k" * 80], "y": [*y, "l"]}
+    datafiles.parquet(tmp_path / "data.parquet", columns)
+    found = raw("shakespeare", tmp_path)
+    assert texts(found) == [
+        (0, " ".join("k" * 80 + "l") + " <eos>"),
+        (1, " ".join("to be or not to be" * 9) + " <eos>"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["stackoverflow", "stackexchange"])
+def test_posts_in_parquet(tmp_path: Path, name: str) -> None:
+    datafiles.parquet(tmp_path / "a.parquet", {"author": [7, 3], "text": ["How, now?", "So."]})
+    datafiles.parquet(tmp_path / "b.parquet", {"author": [3, 7], "text": ["so so", "now"]})
+    found = raw(name, tmp_path)
+    assert texts(found) == [
+        (0, "so . <eos>"),
+        (0, "so so <eos>"),
+        (1, "how , now ? <eos>"),
+        (1, "now <eos>"),
+    ]
+    datafiles.parquet(tmp_path / "a.parquet", {"author": [1], "text": [["Any", "words"]]})
+    assert (0, "Any words <eos>") in texts(raw(name, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"author": ["a"], "body": ["b"]}, "no column text, only author, body"),
+        ({"author": ["a"], "text": [None]}, "text is not text everywhere"),
+        ({"author": ["a"], "text": [1.5]}, "text is not text everywhere"),
+    ],
+)
+def test_wrong_posts(tmp_path: Path, columns: dict[str, Any], words: str) -> None:
+    datafiles.parquet(tmp_path / "posts.parquet", columns)
+    with pytest.raises(DataError, match=words):
+        raw("stackoverflow", tmp_path)
+
+
+def test_samples_of_leaf_that_are_not_text(tmp_path: Path) -> None:
+    datafiles.leaf(tmp_path / "all_data.json", {"BOY": ([1], ["b"])})
+    with pytest.raises(DataError, match="the samples of 'BOY' are not text"):
+        raw("shakespeare", tmp_path)
+
+
+def tokens(folder: Path, **changes: Any) -> Path:
+    found = documents()
+    arrays = {
+        "tokens": found.words,
+        "doc_offset": found.offsets.astype(np.int32),
+        "doc_client": found.authors.astype(np.int32),
+        "vocab": found.vocabulary,
+        "doc_time": np.arange(5),  # more than we need
+    } | changes
+    np.savez(folder / "stackexchange_tokens.npz", **arrays)
+    return folder
+
+
+def test_a_ready_file(tmp_path: Path) -> None:
+    place = search(CATALOGUE["stackexchange"], tokens(tmp_path))
+    assert place is not None
+    data: Dataset = place.dataset(place.read(), Cut(sequence_length=3))
+    assert torch.equal(data.inputs, dataset(documents(), NOWHERE, Cut(sequence_length=3)).inputs)
+
+
+def test_a_ready_file_of_something_else(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"tokens is float64\(3,\), not a row of whole numbers"):
+        raw("stackexchange", tokens(tmp_path, tokens=np.zeros(3)))
