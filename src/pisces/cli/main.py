@@ -1,7 +1,8 @@
 """`pisces`: the commands, and what their exit codes mean.
 
 0    done
-1    a bug in Pisces (with a traceback: please report it), or some of many runs failed, or `pisces data check` found a fault
+1    a bug in Pisces (with a traceback: please report it), or `pisces data check` found a fault,
+     or some runs of `pisces reproduce` failed
 2    bad input: a setting, a file or an option (one line says which)
 3    the run could not go on: no client was left
 130  interrupted with Ctrl-C; what there was so far is saved and shown
