@@ -309,5 +309,7 @@ def test_a_package_that_is_not_installed_is_named(
 
 @pytest.mark.parametrize("name", ["stackoverflow", "stackexchange"])
 def test_what_is_not_on_the_hub_says_which_files_it_wants(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match=r"Parquet files with a column author and a column text"):
+    with pytest.raises(
+        DataError, match=r"Posts.xml, Comments.xml.*Parquet files with a column author"
+    ):
         ready.get(name, tmp_path)

@@ -190,6 +190,59 @@ def test_posts_in_parquet(tmp_path: Path, name: str) -> None:
     assert (0, "Any words <eos>") in texts(raw(name, tmp_path))
 
 
+POSTS = """<?xml version="1.0" encoding="utf-8"?>
+<posts>
+  <row Id="1" PostTypeId="1" OwnerUserId="8" Body="&lt;p&gt;Which &lt;b&gt;malt&lt;/b&gt;?&lt;/p&gt;
+    &lt;pre&gt;&lt;code&gt;x = 1&lt;/code&gt;&lt;/pre&gt;" />
+  <row Id="2" PostTypeId="2" OwnerUserId="3" Body="&lt;blockquote&gt;Which?&lt;/blockquote&gt;
+    Zo&#235; &amp;amp; me: https://a.b/c?d" />
+  <row Id="3" PostTypeId="2" Body="Whose?" />
+  <row Id="4" PostTypeId="5" OwnerUserId="3" Body="Of a tag." />
+</posts>
+"""
+COMMENTS = '<comments><row Id="9" PostId="1" Text="Malt!" UserId="8" /></comments>'
+
+
+def site(folder: Path, posts: str = POSTS, comments: str | None = COMMENTS) -> Path:
+    folder.mkdir()
+    (folder / "Posts.xml").write_text(posts)
+    if comments is not None:
+        (folder / "Comments.xml").write_text(comments)
+    return folder
+
+
+def test_a_dump(tmp_path: Path) -> None:
+    assert texts(raw("stackexchange", site(tmp_path / "beer"))) == [
+        (0, "zoë & me : url <eos>"),
+        (1, "which malt ? <eos>"),
+        (1, "malt ! <eos>"),
+    ]
+
+
+def test_dumps_of_many_sites(tmp_path: Path) -> None:
+    site(tmp_path / "beer")
+    site(tmp_path / "coffee", comments=None)
+    found = raw("stackexchange", tmp_path)
+    assert np.bincount(found.authors).tolist() == [1, 2, 1, 1]  # beer/3, beer/8, coffee/3, coffee/8
+    assert len(texts(raw("stackoverflow", tmp_path / "coffee"))) == 2
+    (tmp_path / "beer" / "Comments.xml").unlink()
+    assert np.bincount(raw("stackexchange", tmp_path).authors).tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("posts", "words"),
+    [
+        ("", "no element found"),
+        (POSTS[:200], "damaged"),
+        ("text", "syntax error"),
+        ('<!DOCTYPE a [<!ENTITY b "c">]><posts/>', "declares a document type"),
+    ],
+)
+def test_wrong_dumps(tmp_path: Path, posts: str, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        raw("stackexchange", site(tmp_path / "beer", posts))
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
@@ -202,6 +255,13 @@ def test_wrong_posts(tmp_path: Path, columns: dict[str, Any], words: str) -> Non
     datafiles.parquet(tmp_path / "posts.parquet", columns)
     with pytest.raises(DataError, match=words):
         raw("stackoverflow", tmp_path)
+
+
+def test_samples_in_parquet_that_are_not_text(tmp_path: Path) -> None:
+    columns = {"character_id": ["BOY"], "x": ["to be"], "y": [None]}
+    datafiles.parquet(tmp_path / "data.parquet", columns)
+    with pytest.raises(DataError, match="its samples are not text everywhere"):
+        raw("shakespeare", tmp_path)
 
 
 def test_samples_of_leaf_that_are_not_text(tmp_path: Path) -> None:

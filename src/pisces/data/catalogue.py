@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pisces.data import text
 from pisces.data.datasets import Dataset
-from pisces.data.formats import cifar, idx, leaf, npz, pictures
+from pisces.data.formats import cifar, dump, idx, leaf, npz, pictures
 from pisces.data.formats.columns import CharacterTable, Columns, ImageTable, TextTable
 from pisces.data.formats.parquet import Parquet
 from pisces.data.hub import Hub
@@ -64,9 +64,17 @@ _CIFAR_TABLE = ImageTable(Columns("img", "label"), cifar.SHAPE)
 _FEMNIST_TABLE = ImageTable(Columns("image", "character", "writer_id"), GREY)
 _SHAKESPEARE_TABLE = CharacterTable(Columns("x", "y", "character_id"))
 _POSTS_TABLE = TextTable(Columns("text", client="author"))
+_POSTS = (
+    Source(("*/Posts.xml", "*/Comments.xml"), dump.posts),  # many sites
+    Source(("*/Posts.xml",), dump.posts),
+    Source(("Posts.xml", "Comments.xml"), dump.posts),
+    Source(("Posts.xml",), dump.posts),
+    Source(_TWO_TABLES, Parquet(_POSTS_TABLE)),
+    Source(("*.parquet",), Parquet(_POSTS_TABLE)),
+)
 _POSTS_BY_HAND = (
-    "write Parquet files with a column author and a column text (or a list of words per row), one "
-    "row per post, and name their folder"
+    "unpack a site's data dump (Posts.xml, Comments.xml), or write Parquet files with a column "
+    "author and a column text, one row per post; then name their folder"
 )
 
 
@@ -161,10 +169,7 @@ CATALOGUE: Mapping[str, Entry] = {
         licence="CC BY-SA",
         cite="Stack Overflow, its users",
         ready=_text("stackoverflow"),
-        sources=(
-            Source(_TWO_TABLES, Parquet(_POSTS_TABLE)),
-            Source(("*.parquet",), Parquet(_POSTS_TABLE)),
-        ),
+        sources=_POSTS,
         make=text.dataset,
         by_hand=_POSTS_BY_HAND,
         clients="authors",
@@ -174,10 +179,7 @@ CATALOGUE: Mapping[str, Entry] = {
         licence="CC BY-SA",
         cite="Stack Exchange, its sites and users",
         ready=_text("stackexchange"),
-        sources=(
-            Source(_TWO_TABLES, Parquet(_POSTS_TABLE)),
-            Source(("*.parquet",), Parquet(_POSTS_TABLE)),
-        ),
+        sources=_POSTS,
         make=text.dataset,
         by_hand=_POSTS_BY_HAND,
         clients="authors",

@@ -110,10 +110,16 @@ class CharacterTable:
         for number, table in enumerate(tables):
             rows = _rows(table, self.columns, tell)
             for role, samples in groupby(rows, lambda row: str(row[2])):
-                stretches = ((str(x), str(y)) for x, y, _ in samples)
-                for text in words.joined(stretches):
+                for text in words.joined(_stretches(table.path, samples)):
                     corpus.add(role, text, in_test=number > 0)
-        return corpus.documents()
+        return corpus.documents(tell)
+
+
+def _stretches(path: Path, rows: Iterable[tuple[Any, Any, Any]]) -> Iterator[tuple[str, str]]:
+    for stretch, following, _ in rows:
+        if not isinstance(stretch, str) or not isinstance(following, str):
+            raise damaged(path, "its samples are not text everywhere")
+        yield stretch, following
 
 
 TableReader = ImageTable | TextTable | CharacterTable
