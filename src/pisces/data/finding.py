@@ -94,9 +94,15 @@ def _folders_within(folder: Path) -> Iterator[Path]:
 def _missing(name: str, folders: Sequence[Path]) -> DataError:
     entry = CATALOGUE[name]
     places = " and ".join(str(folder / name) for folder in folders)
-    forms = "; or ".join(", ".join(source.files) for source in (entry.ready, *entry.sources))
     return DataError(
         f"{name} is not there. Get it: pisces data get {name}"
         f"{'' if entry.hub else ' --from FOLDER'}. Looked in {places} (data.folder or the variable "
-        f"PISCES_DATA names another folder) for {forms}"
+        f"PISCES_DATA names another folder) for {forms(entry)}"
     )
+
+
+def forms(entry: Entry) -> str:
+    """The files a dataset may come in, without those that only add to another form."""
+    ways = [source.files for source in (entry.ready, *entry.sources)]
+    least = [files for files in ways if not any(set(fewer) < set(files) for fewer in ways)]
+    return "; or ".join(", ".join(files) for files in least)

@@ -17,7 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from pisces.data.catalogue import CATALOGUE, Entry
-from pisces.data.finding import Place, search
+from pisces.data.finding import Place, forms, search
 from pisces.data.formats import npz
 from pisces.data.raw import MOST_BYTES, Images, Raw, Tell, silent
 from pisces.data.text import Cut
@@ -119,9 +119,8 @@ def _place(name: str, within: Path, named: Path) -> Place:
     entry = CATALOGUE[name]
     place = _single(entry, within) if within.is_file() else search(entry, within)
     if place is None:
-        forms = "; or ".join(", ".join(source.files) for source in (entry.ready, *entry.sources))
         raise DataError(
-            f"--from {named}: {name} is not there, which would be {forms}. "
+            f"--from {named}: {name} is not there, which would be {forms(entry)}. "
             f"To get it, {entry.by_hand}"
         )
     return place
