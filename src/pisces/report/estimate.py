@@ -92,6 +92,13 @@ def in_words(found: Estimate | None, text: Callable[[float], str]) -> str:
 def _middle(found: Estimate, text: Callable[[float], str]) -> str:
     if found.least == found.most:
         return text(found.least) if math.isfinite(found.least) else "?"
-    if math.isfinite(found.least) and (found.least > 0 or math.isinf(found.most)):
+    if tells_nothing(found):
+        return "?"
+    if found.most == math.inf or found.least > 0:
         return f">= {text(found.least)}"
-    return f"<= {text(found.most)}" if math.isfinite(found.most) else "?"
+    return f"<= {text(found.most)}"
+
+
+def tells_nothing(found: Estimate) -> bool:
+    """Is the median anything at all, or anything from zero up?"""
+    return found.most == math.inf and found.least in (0, -math.inf)

@@ -15,6 +15,7 @@ from pisces.study.records import Record
 Verdict: TypeAlias = Literal["holds", "partly", "does not hold", "not measured"]
 BySeed: TypeAlias = Mapping[int, Ends]
 
+MOST_TOLD = 2  # claims in a verdict's line
 COMPARE: Mapping[Comparison, Callable[[Ends, Ends], Ends]] = {
     "speedup": lambda of, over: est.ratio(over, of),
     "ratio": est.ratio,
@@ -88,7 +89,7 @@ def paired(compare: Comparison, of: BySeed, over: BySeed) -> list[Ends]:
 
 def _verdict(claim: Claim, found: Estimate | None) -> Verdict:
     """By the median; where it is only bounded, what is not certain holds partly at best."""
-    if found is None or (found.least, found.most) == est.UNKNOWN:
+    if found is None or est.tells_nothing(found):
         return "not measured"
     ends = (found.least, found.most)
     if all(_meets(claim.holds, end) for end in ends):
@@ -121,8 +122,8 @@ def why(judged: Sequence[Judged]) -> str:
     others = [one for one in measured if one.verdict != "holds"]
     counted = f"{len(held)} of {len(measured)} measured claims hold"
     shown = others or held
-    told = "; ".join(f"{_brief(one)}" for one in shown[:3])
-    more = f"; and {len(shown) - 3} more" if len(shown) > 3 else ""
+    told = "; ".join(f"{_brief(one)}" for one in shown[:MOST_TOLD])
+    more = f"; and {len(shown) - MOST_TOLD} more" if len(shown) > MOST_TOLD else ""
     return f"{counted}{' but' if held and others else ''}: {told}{more}"
 
 

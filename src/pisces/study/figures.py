@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from pisces.report.estimate import in_words
 from pisces.report.measures import MEASURES
@@ -58,8 +59,17 @@ def _curves(material: Material) -> Figure:
             label = f"{variant}: {reached}" if len(panels) == 1 else variant
             curves = [step_curve(r.times, r.values) for r in runs]
             draw_curves(axes, material.style(variant), curves, label)
-        draw_target(axes, material.records[0].target)
+        _draw_target(axes, material.records[0].target, alone=len(panels) == 1)
+        axes.set_xlim(left=0)
     return with_legend(figure, panels, BAND)
+
+
+def _draw_target(axes: Axes, target: float, *, alone: bool) -> None:
+    """With its name where there is room for it."""
+    if alone:
+        draw_target(axes, target)
+    else:
+        axes.axhline(target, color="0.4", linewidth=0.8, zorder=1)
 
 
 def _aggregations(material: Material) -> Figure:
@@ -68,6 +78,7 @@ def _aggregations(material: Material) -> Figure:
         for variant in material.variants:
             curves = [step_curve(r.versions_at, r.versions) for r in material.at(variant, x)]
             draw_curves(axes, material.style(variant), curves, variant)
+        axes.set_xlim(left=0)
     return with_legend(figure, panels, BAND)
 
 
@@ -124,7 +135,8 @@ def _sweep(material: Material) -> Figure:
             _draw_sweep(axes, material, variant, measure)
         axes.set_title(MEASURES[measure].label, fontsize="medium")
         axes.set_xticks([x for x in material.xs if x is not None])
-        axes.set_ylim(bottom=0 if measure.endswith("_to_target") else None)
+        if measure.endswith("_to_target"):
+            axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     return with_legend(figure, panels, f"{INTERVAL}; hollow: at least")
 
 
@@ -189,6 +201,7 @@ def _per_client(
     figure, panels = sheet(len(records), xlabel, ylabel)
     for axes, record in zip(panels, records, strict=True):
         draw_one(axes, record, material.style(record.variant))
+        axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         title = ", ".join(filter(None, (record.variant, material.title(record.x))))
         axes.set_title(title, fontsize="medium")
     figure.suptitle(FIRST_SEED, fontsize="small")

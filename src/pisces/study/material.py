@@ -53,7 +53,7 @@ class Material:
 
     def title(self, x: float | None) -> str:
         """What a point is called."""
-        return "" if x is None else f"{self.study.axis} {x:g}"
+        return "" if x is None else f"{self.study.axis}: {x:g}"
 
 
 def step_curve(times: Column, values: Column) -> Curve:
@@ -77,7 +77,6 @@ def panel_per_point(material: Material, xlabel: str, ylabel: str) -> tuple[Figur
     figure, panels = sheet(len(xs), xlabel, ylabel.replace("_", " "))
     for axes, x in zip(panels, xs, strict=True):
         axes.set_title(material.title(x), fontsize="medium")
-        axes.set_xlim(left=0)
     return figure, panels
 
 
@@ -86,7 +85,9 @@ def sheet(
 ) -> tuple[Figure, list[Axes]]:
     """Several small panels, or one large one."""
     if num > 1:
-        figure, panels = sheet_of(num, xlabel, ylabel, sharey=sharey)
+        figure, panels = sheet_of(num, "", ylabel, sharey=sharey)
+        for axes in panels:  # a label for all of them would lie where the legend goes
+            axes.set_xlabel(xlabel, fontsize="small")
     else:
         figure = Figure(figsize=(7.0, 1.2 + 0.3 * bar_rows if bar_rows else 4.0))
         figure.set_layout_engine("constrained")
