@@ -26,6 +26,7 @@ AGGREGATORS: dict[str, Callable[[], Aggregator]] = {
         share="equal", staleness_penalty=0.5, reference="base"
     ),
     "mean, as Pisces": lambda: DiscountedMean(staleness_penalty=0.5),
+    "mean, small steps of few": lambda: DiscountedMean(reference="base", full_step=0.7),
     "mean, half a step": lambda: DiscountedMean(reference="base", server_rate=0.5),
 }
 

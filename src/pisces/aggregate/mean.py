@@ -11,6 +11,13 @@
 model into the present one, which damps stale updates. Buffers such as BatchNorm statistics always
 mix against the current model, at server rate 1.
 
+A mean has one length, whether taken over one update or twenty, but one client's opinion is not
+worth that of twenty: a pace that often aggregates few takes large steps in directions of chance.
+With `full_step` = f above 0, a step is full only if the updates hold the f-th part of the samples
+of all clients at work, arrived or still running; below that it is shorter in proportion:
+
+    share_i = n_i / max(sum n, f * (sum n + sum of n over the running clients))
+
 Differs from the papers:
 
 * FedBuff's 1 / K is one over the number of updates combined: a tick or a starved buffer may make
@@ -34,7 +41,7 @@ Share = Literal["samples", "equal"]
 
 
 class DiscountedMean(Aggregator):
-    """See the module's formula; `staleness_penalty` is beta."""
+    """See the module's formulas; `staleness_penalty` is beta."""
 
     def __init__(
         self,
@@ -43,17 +50,19 @@ class DiscountedMean(Aggregator):
         staleness_penalty: float = 0.0,
         reference: Reference = "current",
         server_rate: float = 1.0,
+        full_step: float = 0.0,
     ) -> None:
         self._share = share
         self._staleness_penalty = staleness_penalty
         self._reference = reference
         self._server_rate = server_rate
+        self._full_step = full_step
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:
         """The mean, taken in one pass over the updates."""
-        coefficients = self.coefficients(updates, view.version)
+        coefficients = self.coefficients(updates, view)
         new = weights.flat.clone()
         split = weights.layout.num_parameters
         for update, c in zip(updates, coefficients.tolist(), strict=True):
@@ -68,10 +77,18 @@ class DiscountedMean(Aggregator):
         applied = (self._server_rate * coefficients).tolist()
         return Combination(Weights(new, weights.layout), tuple(applied))
 
-    def coefficients(self, updates: Sequence[Update], version: int) -> NDArray[np.float64]:
+    def coefficients(self, updates: Sequence[Update], view: View) -> NDArray[np.float64]:
         """c_i of every update."""
-        sizes = np.array([u.report.num_examples for u in updates], np.float64)
-        shares = sizes / sizes.sum() if self._share == "samples" else 1.0 / len(updates)
-        staleness = np.array([u.staleness(version) for u in updates], np.float64)
-        coefficients: NDArray[np.float64] = shares * (1.0 + staleness) ** -self._staleness_penalty
+        staleness = np.array([u.staleness(view.version) for u in updates], np.float64)
+        discounts = (1.0 + staleness) ** -self._staleness_penalty
+        coefficients: NDArray[np.float64] = self._shares(updates, view) * discounts
         return coefficients
+
+    def _shares(self, updates: Sequence[Update], view: View) -> NDArray[np.float64]:
+        arrived = np.array([u.report.num_examples for u in updates], np.float64)
+        running = view.clients.num_examples[view.running.clients].astype(np.float64)
+        if self._share == "equal":
+            arrived, running = np.ones(len(arrived)), np.ones(len(running))
+        full = self._full_step * (arrived.sum() + running.sum())
+        shares: NDArray[np.float64] = arrived / max(arrived.sum(), full)
+        return shares
