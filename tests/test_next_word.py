@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -117,6 +118,20 @@ def test_poor_authors_are_left_out() -> None:
     assert sorted(data.num_examples) == [16, 20, 24]
     with pytest.raises(ConfigError, match="only 3 have 16 rows or more; ask for fewer"):
         simulation(config_of("clients.count=4", "data.min_samples=16"))
+
+
+@pytest.mark.skipif(
+    not (Path(os.environ.get("PISCES_DATA", "")) / "stackexchange").is_dir(),
+    reason="PISCES_DATA names no folder with stackexchange",
+)
+def test_real_authors() -> None:
+    result = ran(
+        *("data.dataset=stackexchange", "data.min_samples=20", "data.vocabulary=200"),
+        *("data.sequence_length=8", "stop.time_s=4", "train.epochs=1", "stop.target=1"),
+    )
+    curve = [value for _, value in result.curve("perplexity")]
+    assert curve[0] == pytest.approx(200, rel=0.1)  # nothing is known of 200 words
+    assert curve[-1] < 150
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -178,24 +178,22 @@ class TestSet:
         if self._batch_size is None:
             self._batch_size = self._fitting_batch()
         kept: list[torch.Tensor] = []
-        values: dict[str, list[torch.Tensor]] = {name: [] for name in self._means}
+        columns = {name: _Column(len(self._targets)) for name in self._means}
         parts = (torch.split(part, self._batch_size) for part in (self._inputs, self._targets))
         for inputs, targets in zip(*parts, strict=True):
             outputs = self._outputs(inputs)
             for name, mean in self._means.items():
-                values[name].append(_per_sample(mean(outputs, targets), len(targets)))
+                columns[name].add(mean(outputs, targets), len(targets))
             if self._metrics:
                 kept.append(outputs)
-        return self._measured(kept, {name: torch.cat(all_) for name, all_ in values.items()})
+        return self._measured(kept, {name: column.mean() for name, column in columns.items()})
 
     def _outputs(self, inputs: torch.Tensor) -> torch.Tensor:
         with self._pooling():
             outputs: torch.Tensor = self._model(inputs)
         return outputs
 
-    def _measured(
-        self, kept: list[torch.Tensor], values: Mapping[str, torch.Tensor]
-    ) -> dict[str, float]:
+    def _measured(self, kept: list[torch.Tensor], means: Mapping[str, float]) -> dict[str, float]:
         measured: dict[str, float] = {}
         if self._metrics:
             outputs = torch.cat(kept)
@@ -203,7 +201,7 @@ class TestSet:
                 name: float(metric(outputs, self._targets))
                 for name, metric in self._metrics.items()
             }
-        measured |= {name: float(value.mean()) for name, value in values.items()}
+        measured |= means
         return measured | {name: of(measured["loss"]) for name, of in self._of_loss.items()}
 
     def _fitting_batch(self) -> int:
@@ -216,9 +214,28 @@ class TestSet:
         return min(most, max(1, room // self._outputs(self._inputs[:1]).numel()))
 
 
-def _per_sample(values: torch.Tensor, num: int) -> torch.Tensor:
-    """Values of a batch of `num`; its mean stands for each of them where there is only that."""
-    return values.expand(num) if values.ndim == 0 else values
+class _Column:
+    """A value of each sample, filled in batch by batch.
+
+    It lies in one piece: many small pieces kept would splinter the memory that outputs come and go
+    in, which would then grow with every batch.
+    """
+
+    def __init__(self, num: int) -> None:
+        self._num, self._filled = num, 0
+        self._values: torch.Tensor | None = None
+
+    def add(self, values: torch.Tensor, num: int) -> None:
+        """The values of the next `num` samples; their mean, where there is only that, for each."""
+        if self._values is None:
+            self._values = values.new_empty(self._num, *values.shape[1:])
+        self._values[self._filled : self._filled + num] = values
+        self._filled += num
+
+    def mean(self) -> float:
+        """Over all samples."""
+        assert self._values is not None
+        return float(self._values.mean())
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> float:
