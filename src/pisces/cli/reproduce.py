@@ -13,7 +13,7 @@ from rich.table import Table
 from pisces.cli.compare import Jobs
 from pisces.cli.console import Quiet, stderr, stdout
 from pisces.cli.options import names, numbers
-from pisces.cli.studies import Outcome, Place, Work, open_study, run, wish_for, write_pages
+from pisces.cli.studies import Outcome, Place, Work, collect, open_study, run, wish_for, write_pages
 from pisces.errors import ConfigError, DataError
 from pisces.explain import known
 from pisces.report.table import duration
@@ -80,9 +80,9 @@ def reproduce(
         return
     works = [open_study(found[name], place, wish) for name in chosen]
     _check_cases(wish.cases, works)
-    outcome = Outcome()
-    if not redraw:
-        outcome = run(works, jobs, quiet=quiet)
+    for work in works:
+        collect(work)
+    outcome = Outcome() if redraw else run(works, jobs, quiet=quiet)
     write_pages(works, found.values(), place, wish, redraw=redraw)
     _say(works, outcome)
     if outcome.interrupted:
@@ -137,7 +137,7 @@ def _say(works: Sequence[Work], outcome: Outcome) -> None:
         text = f"{work.name}: {overall(judged)}; {why(judged)} ({work.pages / PAGE})"
         stdout.print(text, soft_wrap=True, highlight=False, markup=False)
         if work.num_dropped:
-            _warn(f"{work.name}: {work.num_dropped} records of other settings were dropped")
+            _warn(f"{work.name}: {work.num_dropped} records were of other settings or targets")
     for name, lack in outcome.skipped.items():
         _warn(f"skipped {name}: {lack}")
     for failure in outcome.failures:

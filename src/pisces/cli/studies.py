@@ -114,15 +114,15 @@ def wish_for(
 
 
 def open_study(folder: Path, place: Place, wish: Wish) -> Work:
-    """A study with what is known of it; records of other settings than today's are left out."""
+    """A study with what is known of it; records of other settings or targets are left out."""
     study = plan.load(folder)
     pages = place.pages_of(folder)
     found = records.load(pages)
     seeds = sorted({record.seed for record in found})
     whole = planned(study, folder, replace(wish, cases=()))
     known = planned(study, folder, replace(wish, cases=(), seeds=seeds)) if found else []
-    digests = {run.key: run.digest for run in known}
-    kept = {r.key: r for r in found if digests.get(r.key) == r.digest}
+    now = {run.key: (run.digest, run.target) for run in known}
+    kept = {r.key: r for r in found if now.get(r.key) == (r.digest, r.target)}
     return Work(
         name=folder.name,
         study=study,
@@ -142,21 +142,17 @@ def run(works: Sequence[Work], num_workers: int | None, *, quiet: bool) -> Outco
     """Make all runs that are left, and keep a record of each as it ends."""
     outcome, todo = Outcome(), []
     for work in works:
-        _collect(work)
         todo += [(work, run) for run in _runnable(work, outcome)]
     if todo:
         _work_through(todo, num_workers, outcome, quiet=quiet)
     return outcome
 
 
-def _collect(work: Work) -> None:
-    """Keep runs that were finished without a record, and remove those that were not finished."""
+def collect(work: Work) -> None:
+    """Keep runs that were finished and have no record, or one for another target."""
     for run in work.left(work.asked):
-        folder = work.runs / run.folder
-        if _is_finished(folder):
+        if _is_finished(work.runs / run.folder):
             work.add(run)
-        elif folder.exists():
-            shutil.rmtree(folder)
 
 
 def _is_finished(folder: Path) -> bool:
@@ -194,6 +190,8 @@ def _work_through(
     quiet: bool,
 ) -> None:
     jobs = [Job(run.config, work.runs / run.folder) for work, run in todo]
+    for job in jobs:
+        shutil.rmtree(job.out, ignore_errors=True)  # begun, not finished
     standings = [Standing(_label(run), run.seed, run.config.stop) for _, run in todo]
     batches = _batches(todo, standings)
     by_folder = {job.out: pair for job, pair in zip(jobs, todo, strict=True)}

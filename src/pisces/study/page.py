@@ -120,6 +120,8 @@ def _claims(judged: Sequence[Judged]) -> Iterator[str]:
 
 def _case(results: Results, case: Case) -> Iterator[str]:
     records = results.of(case)
+    if not records and case.name not in results.missing:  # no part of a trial
+        return
     yield from (f"## {case.name}", "")
     if case.about:
         yield from (case.about, "")

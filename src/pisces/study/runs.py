@@ -25,6 +25,7 @@ SMOKE = (
     *("evaluate.every_s=10", "stop.time_s=150", "stop.metric=accuracy", "stop.target=0.99"),
 )
 SMOKE_TARGET = 0.4
+SMOKE_CASES = 2  # of a study: small, all are much the same
 # Where and by how many hands a run is trained does not change what it is.
 FREE = {"train": {"device", "backend", "workers", "threads"}, "data": {"folder"}}
 
@@ -68,6 +69,8 @@ class Wish:
 def planned(study: Study, folder: Path, wish: Wish) -> list[Planned]:
     """All runs of a study, seed by seed, so that what is finished first can be compared."""
     cases = [case for case in study.case if not wish.cases or case.name in wish.cases]
+    if wish.smoke and not wish.cases:
+        cases = cases[:SMOKE_CASES]
     return [run for case in cases for run in _of_case(study, case, folder, wish)]
 
 
