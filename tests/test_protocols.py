@@ -25,6 +25,8 @@ ALL = [
     (protocols.oort, (Oort, Rounds, DiscountedMean, type(None))),
     (protocols.fedbuff, (Uniform, Buffered, DiscountedMean, type(None))),
     (protocols.pisces, (Guided, Adaptive, DiscountedMean, LossOutliers)),
+    (protocols.pisces_paper, (Guided, Adaptive, DiscountedMean, LossOutliers)),
+    (protocols.pisces_artifact, (Guided, Adaptive, DiscountedMean, type(None))),
     (protocols.pisces_without_selection, (Uniform, Adaptive, DiscountedMean, LossOutliers)),
     (protocols.pisces_without_staleness, (Guided, Adaptive, DiscountedMean, LossOutliers)),
     (protocols.pisces_without_adaptive_pace, (Guided, Buffered, DiscountedMean, LossOutliers)),
@@ -127,12 +129,48 @@ def test_fedbuff_may_refuse_stale_updates() -> None:
     assert not protocols.fedbuff(20, max_staleness=4).pacer.accepts(world, update(0, version=0))
 
 
-def test_pisces_mixes_with_a_discount() -> None:
-    assert combined(protocols.pisces(20)) == (7.0, (0.25, 0.375))  # as the mixing form above
-    # Against the base: 10 + 1/4 x 4 + 3/8 x 4 = 12.5; without the penalty 10 + 1/4 x 4 + 3/4 x 4.
-    assert combined(protocols.pisces(20, reference="base"))[0] == 12.5
-    assert combined(protocols.pisces(20, reference="base", weight_penalty=0.0))[0] == 14.0
-    assert combined(protocols.pisces(20, server_rate=0.5))[0] == 8.5
+def test_pisces_adds_discounted_changes() -> None:
+    # Against the base: 10 + 1/4 x 4 + 3/4 x 1/2 x 4 = 12.5; at half the rate 11.25.
+    assert combined(protocols.pisces(20)) == (12.5, (0.25, 0.375))
+    assert combined(protocols.pisces(20, server_rate=0.5))[0] == 11.25
+    # Without the penalty 10 + 1/4 x 4 + 3/4 x 4 = 14; against the current model as FedBuff above.
+    assert combined(protocols.pisces(20, weight_penalty=0.0))[0] == 14.0
+    assert combined(protocols.pisces(20, reference="current"))[0] == 7.0
+
+
+def test_the_letter_of_the_paper_averages_by_samples_alone() -> None:
+    assert combined(protocols.pisces_paper(20)) == (14.0, (0.25, 0.75))
+    assert chosen(protocols.pisces_paper(20)) == 0  # there the staleness counts
+    assert chosen(protocols.pisces_paper(20, selection_penalty=0.4)) == 1
+
+
+def test_the_form_of_the_artifact_mixes_and_takes_roots() -> None:
+    assert combined(protocols.pisces_artifact(20)) == (7.0, (0.25, 0.375))
+    # 10 x 4^1/2 = 20 > 15 x 1^1/2; by their RMS losses it would be 10 x 1 < 15 x 2.
+    world = view([10, 15], loss_rms=[1.0, 2.0], loss=[4.0, 1.0])
+    for protocol, client in ((protocols.pisces_artifact, 0), (protocols.pisces, 1)):
+        (pick,) = protocol(20).selector.pick(world, 1, generator(1, "select"))
+        assert pick.client == client
+
+
+def test_the_guard_of_the_artifact_has_a_fixed_radius() -> None:
+    judge = protocols.pisces_artifact(20, guard=True).judge
+    assert isinstance(judge, LossOutliers)
+    assert judge.eps([1.0, 50.0, 900.0]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("protocol", "step"),
+    # One of three at work has arrived and moved by 6. A third is 10/21 of 0.7: 6 x 1 / 2.1.
+    [(protocols.pisces, 6 / 2.1), (protocols.pisces_paper, 6.0), (protocols.pisces_artifact, 6.0)],
+)
+def test_only_ours_takes_a_small_step_for_one_update(
+    protocol: Callable[..., Policies], step: float
+) -> None:
+    seen = view([10, 10, 10], running=[(1, 0, 0.0), (2, 0, 0.0)])
+    updates = [update(0, [6.0], num_examples=10)]
+    made = protocol(20).aggregator.combine(weights([0.0]), updates, seen, generator(1, "a"))
+    assert made.weights.flat.item() == pytest.approx(step)
 
 
 def test_the_bound_of_pisces_is_its_concurrency_unless_given() -> None:

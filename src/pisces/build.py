@@ -48,6 +48,8 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "fedbuff": protocols.fedbuff,
     "oort": protocols.oort,
     "fedavg": protocols.fedavg,
+    "pisces-paper": protocols.pisces_paper,
+    "pisces-artifact": protocols.pisces_artifact,
     "pisces-without-selection": protocols.pisces_without_selection,
     "pisces-without-staleness": protocols.pisces_without_staleness,
     "pisces-without-adaptive-pace": protocols.pisces_without_adaptive_pace,

@@ -40,6 +40,12 @@ Against = Annotated[
 ]
 ShareBy = Annotated[Share, Field(description="an update's share: by its samples, or equal")]
 Probability = Annotated[float, Field(ge=0, le=1)]
+Bound = Annotated[int | None, Field(ge=1, description="stalest update wanted (b); none: C")]
+Unseen = Annotated[
+    float, Field(ge=0, description="latency of a client not seen yet; 0: the slowest seen")
+]
+Window = Annotated[int, Field(ge=0, le=1000, description="versions that count as similar")]
+Drop = Annotated[bool, Field(description="keep outliers out of the model too")]
 
 
 def fedavg(
@@ -104,22 +110,20 @@ def pisces(
     pace: Annotated[
         Mode, Field(description="paper: last latencies; elapsed: or longer; strict: a hard bound")
     ] = "paper",
-    staleness_bound: Annotated[
-        int | None, Field(ge=1, description="stalest update wanted (b); none: C")
-    ] = None,
-    unseen_latency_s: Annotated[
-        float, Field(ge=0, description="latency of a client not seen yet; 0: the slowest seen")
-    ] = 180.0,
+    staleness_bound: Bound = None,
+    unseen_latency_s: Unseen = 180.0,
     selection_penalty: Penalty = 0.5,
     exploration: Annotated[Probability, Field(description="share of slots to explore with")] = 0.9,
     exploration_decay: Annotated[Probability, Field(description="its factor per selection")] = 0.98,
     min_exploration: Annotated[Probability, Field(description="its floor")] = 0.3,
     weight_penalty: Penalty = 0.5,
-    reference: Against = "current",
+    reference: Against = "base",
     server_rate: ServerRate = 1.0,
-    outlier_window: Annotated[
-        int, Field(ge=0, le=1000, description="versions that count as similar")
-    ] = 5,
+    full_step: Annotated[
+        Probability,
+        Field(description="share of those at work whose updates make a full step; 0: any do"),
+    ] = 0.7,
+    outlier_window: Window = 5,
     outlier_eps: Annotated[
         float,
         Field(
@@ -128,14 +132,21 @@ def pisces(
             description="distance of an outlier, in robust standard deviations",
         ),
     ] = 3.0,
-    drop_outliers: Annotated[bool, Field(description="keep outliers out of the model too")] = False,
+    drop_outliers: Drop = False,
 ) -> Policies:
-    """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers."""
+    """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers.
+
+    Differs from `pisces-paper`, the letter of the paper: a step made of few updates is a small one
+    (`full_step`), and stale updates count less in the model too (`weight_penalty`).
+    """
     bound = concurrency if staleness_bound is None else staleness_bound
     guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
     adaptive = Adaptive(concurrency, bound, mode=pace, unseen_latency_s=unseen_latency_s or None)
     mean = DiscountedMean(
-        staleness_penalty=weight_penalty, reference=reference, server_rate=server_rate
+        staleness_penalty=weight_penalty,
+        reference=reference,
+        server_rate=server_rate,
+        full_step=full_step,
     )
     judge = LossOutliers(
         concurrency,
@@ -145,6 +156,60 @@ def pisces(
         drop=drop_outliers,
     )
     return Policies(guided, adaptive, mean, judge)
+
+
+def pisces_paper(
+    concurrency: int,
+    *,
+    staleness_bound: Bound = None,
+    unseen_latency_s: Unseen = 180.0,
+    selection_penalty: Penalty = 0.5,
+    outlier_window: Window = 5,
+    drop_outliers: Drop = False,
+) -> Policies:
+    """Pisces to the letter of its paper (Jiang et al., SoCC 2022).
+
+    Updates are deltas against the version they were trained from (Theorem 2), averaged by samples
+    at server rate 1; staleness counts in the selection only. What the paper leaves open is as in
+    `pisces`: how to begin (the authors' code) and the radius of DBSCAN (scaled to the losses).
+    """
+    return pisces(
+        concurrency,
+        staleness_bound=staleness_bound,
+        unseen_latency_s=unseen_latency_s,
+        selection_penalty=selection_penalty,
+        weight_penalty=0.0,
+        full_step=0.0,
+        outlier_window=outlier_window,
+        drop_outliers=drop_outliers,
+    )
+
+
+def pisces_artifact(
+    concurrency: int,
+    *,
+    unseen_latency_s: Unseen = 180.0,
+    penalty: Penalty = 0.5,
+    guard: Annotated[bool, Field(description="judge losses, as in the corruption study")] = False,
+) -> Policies:
+    """Pisces in the form of its authors' code.
+
+    Clients' models are mixed into the current one, discounted by the same penalty as the selection;
+    the loss counts with the square root of its mean; DBSCAN has a radius of 0.5.
+
+    Differs from the code: the loss is the mean over the first local epoch, not the first batch;
+    selection goes on while the buffer is empty; a wrong loss costs one credit, its own client's.
+    """
+    original = pisces(
+        concurrency,
+        unseen_latency_s=unseen_latency_s,
+        weight_penalty=penalty,
+        reference="current",
+        full_step=0.0,
+    )
+    guided = Guided(penalty, loss_term="root")
+    judge = LossOutliers(concurrency, eps=0.5) if guard else None
+    return replace(original, selector=guided, judge=judge)
 
 
 def _variant_of_pisces(variant: Callable[..., Policies]) -> Callable[..., Policies]:

@@ -34,6 +34,7 @@ class LossOutliers(Judge):
     count as similar (k). As in the authors' code, half the `concurrency` makes a cluster, and
     nobody is judged before as many losses are there as clients run at once. Losses are kept long
     enough to judge an update twice as stale as `max_staleness` (default: the concurrency).
+    A fixed radius (`eps`) takes the place of the scaled one: the authors' code has 0.5.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class LossOutliers(Judge):
         *,
         window: int = 5,
         eps_sigmas: float = 3.0,
+        eps: float | None = None,
         max_staleness: int | None = None,
         drop: bool = False,
     ) -> None:
@@ -50,7 +52,7 @@ class LossOutliers(Judge):
         self._window = window
         # An update that stale still needs its peers, trained up to `window` versions before it.
         self._kept = window + 2 * (concurrency if max_staleness is None else max_staleness)
-        self._eps_sigmas = eps_sigmas
+        self._eps_sigmas, self._fixed_eps = eps_sigmas, eps
         self._drop = drop
         self._records: deque[tuple[int, float]] = deque()  # (version trained from, loss)
         # version -> losses of those trained from it or from one of the `window` before it, sorted
@@ -75,6 +77,8 @@ class LossOutliers(Judge):
 
     def eps(self, pool: Sequence[float]) -> float:
         """The clustering radius for these losses, which must be sorted."""
+        if self._fixed_eps is not None:
+            return self._fixed_eps
         median = _middle(pool)
         sigma = MAD_TO_SIGMA * _median_distance(pool, median)
         return max(self._eps_sigmas * sigma, SMALLEST_EPS * abs(median), 1e-12)

@@ -10,16 +10,19 @@ import numpy as np
 
 from pisces.clients.view import View
 from pisces.policy import Assignment, Selector
-from pisces.select.quality import data_quality
+from pisces.select.quality import LossTerm, data_quality, told_losses
 from pisces.select.ranking import Ranking
 from pisces.select.settings import check_range
 from pisces.select.top import Floats, Ids, choose, top
 from pisces.types import State
 
 
-def utilities(view: View, clients: Ids, staleness_penalty: float) -> Floats:
+def utilities(
+    view: View, clients: Ids, staleness_penalty: float, loss_term: LossTerm = "rms"
+) -> Floats:
     """What each of `clients` promises: data quality, discounted by its usual staleness (Eq. 2)."""
-    return _discounted(data_quality(view, clients), view, clients, staleness_penalty)
+    quality = data_quality(view, clients, loss_term)
+    return _discounted(quality, view, clients, staleness_penalty)
 
 
 def _discounted(quality: Floats, view: View, clients: Ids, staleness_penalty: float) -> Floats:
@@ -33,7 +36,8 @@ class Guided(Selector):
 
     Jiang, Wang, Li, Li, "Pisces: Efficient Federated Learning via Guided Asynchronous Training",
     SoCC 2022, Eq. 2: utility = samples x RMS loss x (estimated staleness + 1)^-penalty. Without
-    the penalty (0) it is the paper's variant "w/o stale.".
+    the penalty (0) it is the paper's variant "w/o stale."; with `loss_term = "root"` the root of
+    the mean loss takes the place of the RMS loss, as in the authors' code.
 
     Differs from the paper:
 
@@ -48,6 +52,7 @@ class Guided(Selector):
     exploration: float = 0.9
     exploration_decay: float = 0.98
     min_exploration: float = 0.3
+    loss_term: LossTerm = "rms"
 
     def __post_init__(self) -> None:
         check_range(self, 0, inf, "staleness_penalty")
@@ -75,12 +80,15 @@ class Guided(Selector):
             return self._ranking.top(num, rng)
         # A guessed loss depends on the losses of the others.
         known = np.flatnonzero(view.free.mask & ~view.unseen.mask)
-        return known[top(utilities(view, known, self.staleness_penalty), num, rng)]
+        return known[top(self._utilities(view, known), num, rng)]
 
     def _lasting_utilities(self, view: View, clients: Ids) -> Floats:
         """Utilities that change with a client's own facts only: NaN where a loss is untold."""
-        told = view.clients.loss_rms[clients] * view.clients.num_examples[clients]
+        told = told_losses(view, clients, self.loss_term) * view.clients.num_examples[clients]
         return _discounted(told, view, clients, self.staleness_penalty)
+
+    def _utilities(self, view: View, clients: Ids) -> Floats:
+        return utilities(view, clients, self.staleness_penalty, self.loss_term)
 
     def state(self) -> State:
         """The current exploration share."""
