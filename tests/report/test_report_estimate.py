@@ -1,0 +1,90 @@
+"""Medians over seeds of numbers that are known, or known to lie between two ends."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pisces.report.estimate import (
+    UNKNOWN,
+    Ends,
+    Estimate,
+    difference,
+    estimate,
+    in_words,
+    ratio,
+    tells_nothing,
+)
+
+INF = math.inf
+
+
+def test_few_values_come_with_their_range() -> None:
+    assert estimate([(3.0, 3.0), (1.0, 1.0), (2.0, 2.0)]) == Estimate(3, 2.0, 2.0, 1.0, 3.0)
+
+
+def test_of_five_the_middle_and_an_interval_within_their_range() -> None:
+    found = estimate([(v, v) for v in (1.0, 2.0, 3.0, 4.0, 100.0)])
+    assert found is not None
+    assert (found.least, found.most) == (3.0, 3.0)
+    # The median of a resample is below the second smallest with chance 0.058 (three or more of
+    # five draws are the smallest), so a 95 % interval reaches from the smallest to the greatest.
+    assert (found.low, found.high) == (1.0, 100.0)
+
+
+def test_one_open_end_of_three_leaves_the_median_exact() -> None:
+    # 200, 300 and more than 1000: the median is 300 whatever the third one is.
+    found = estimate([(200.0, 200.0), (300.0, 300.0), (1000.0, INF)])
+    assert found == Estimate(3, 300.0, 300.0, 200.0, INF)
+    assert in_words(found, "{:.0f} s".format) == "300 s (200 s to ?)"
+
+
+def test_two_open_ends_of_three_make_it_a_bound() -> None:
+    found = estimate([(200.0, 200.0), (900.0, INF), (1000.0, INF)])
+    assert found == Estimate(3, 900.0, INF, 200.0, INF)
+    assert in_words(found, "{:.0f} s".format) == ">= 900 s (200 s to ?)"
+
+
+@pytest.mark.parametrize(
+    ("of", "over", "expected"),
+    [
+        ((3.0, 3.0), (2.0, 2.0), (1.5, 1.5)),
+        ((3.0, INF), (2.0, 2.0), (1.5, INF)),  # more than 3, halved
+        ((3.0, 3.0), (2.0, INF), (0.0, 1.5)),
+        ((3.0, INF), (2.0, INF), (0.0, INF)),
+        ((0.0, 0.0), (0.0, 0.0), (1.0, 1.0)),
+        ((3.0, 3.0), (0.0, 0.0), (INF, INF)),
+        (UNKNOWN, (2.0, 2.0), (0.0, INF)),
+    ],
+)
+def test_ratios_of_what_is_known(of: Ends, over: Ends, expected: Ends) -> None:
+    assert ratio(of, over) == expected
+
+
+def test_differences_of_what_is_known() -> None:
+    assert difference((3.0, 3.0), (2.0, 2.0)) == (1.0, 1.0)
+    assert difference((3.0, INF), (2.0, 2.0)) == (1.0, INF)
+    assert difference(UNKNOWN, (2.0, 2.0)) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ([(1.5, 1.5)], "1.5"),
+        ([(1.5, INF)], ">= 1.5"),
+        ([(0.0, 1.5)], "<= 1.5"),
+        ([(0.0, INF)], "?"),
+        ([UNKNOWN], "?"),
+        ([(INF, INF)], "?"),
+        ([(2.0, 2.0), (2.0, 2.0)], "2.0"),
+        ([], "-"),
+    ],
+)
+def test_in_words(ends: list[Ends], words: str) -> None:
+    assert in_words(estimate(ends), "{:.1f}".format) == words
+
+
+def test_anything_from_zero_up_tells_nothing_of_a_ratio() -> None:
+    told = [tells_nothing(found) for e in ((0.0, INF), (0.1, INF)) if (found := estimate([e]))]
+    assert told == [True, False]
