@@ -19,10 +19,9 @@ from pisces.data.catalogue import CATALOGUE
 Pisces = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture
+def cache(folder: Path) -> Path:
     """Where datasets are got to."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     return folder / "cache" / "pisces"
 
 

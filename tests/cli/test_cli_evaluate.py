@@ -74,7 +74,7 @@ def test_a_run_that_started_from_weights_since_deleted(
 def test_another_dataset(pisces: Callable[..., Any], finished: Path) -> None:
     ran = pisces("evaluate", finished, "--data", "mnist")
     assert ran.code == 2
-    assert "mnist is not bundled" in ran.err
+    assert "mnist is not there" in ran.err
     ran = pisces("evaluate", finished, "--data", "digit")
     assert "data.dataset: must be one of digits," in ran.err
 
