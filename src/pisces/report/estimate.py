@@ -78,6 +78,11 @@ def quotient(value: float, over: float) -> float:
     return 0.0 if over == math.inf else value / over
 
 
+def times(value: float) -> str:
+    """A ratio: `1.50x`; of one that may be zero nothing is known."""
+    return f"{value:.2f}x" if value > 0 else "?"
+
+
 def in_words(found: Estimate | None, text: Callable[[float], str]) -> str:
     """`1.5x (1.3x to 1.7x)`; a median that is only bounded is marked as such."""
     if found is None:

@@ -48,7 +48,7 @@ def text_of(claim: Claim) -> Callable[[float], str]:
     """How the claim's number is written."""
     match claim.compare:
         case "speedup" | "ratio":
-            return lambda value: f"{value:.2f}x"
+            return est.times
         case "difference":
             return lambda value: f"{value:+.3g}"
         case _:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pisces.report.estimate import MIN_BOOTSTRAP, estimate, in_words
+from pisces.report.estimate import MIN_BOOTSTRAP, estimate, in_words, times
 from pisces.report.measures import MEASURES
 from pisces.report.table import duration
 from pisces.study.claims import Judged, by_seed, judge, overall, paired, why
@@ -191,7 +191,7 @@ def _speedup(
         by_seed(records, case.name, name, x, "time_to_target")
         for name in (variant, study.reference)
     )
-    return in_words(estimate(paired("speedup", reference, mine)), lambda v: f"{v:.2f}x")
+    return in_words(estimate(paired("speedup", reference, mine)), times)
 
 
 # --- how it was made ------------------------------------------------------------------------------

@@ -1,0 +1,114 @@
+"""Verdicts follow from the numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from pisces.study.claims import Verdict, judge, overall, why
+from pisces.study.plan import Claim, Study
+from pisces.study.records import Record
+
+MakeRecord = Callable[..., Record]
+LATER = (50.0, math.inf)  # the run ended after 50 s without
+
+
+def judged(study: Study, records: Sequence[Record]) -> Any:
+    return judge(study, records)[0]
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "ours", "verdict"),
+    [
+        ([10, 10, 10], [20, 16, 30], "2.00x (1.60x to 3.00x)", "holds"),
+        ([10, 10, 10], [12, 10, 14], "1.20x (1.00x to 1.40x)", "partly"),
+        ([10, 10, 10], [5, 8, 20], "0.80x (0.50x to 2.00x)", "does not hold"),
+        ([10, 10, 10], [LATER, LATER, 20], ">= 5.00x (2.00x to ?)", "holds"),
+        # At least 50 / 40 times as fast: enough for "partly", and it might be more.
+        ([40, 40, 40], [LATER, LATER, LATER], ">= 1.25x (1.25x to ?)", "partly"),
+        ([LATER, LATER, LATER], [10, 10, 10], "<= 0.20x (? to 0.20x)", "does not hold"),
+        ([LATER] * 3, [LATER] * 3, "?", "not measured"),
+        ([], [], "-", "not measured"),
+    ],
+)
+def test_a_speedup(
+    study: Study,
+    record: MakeRecord,
+    fast: list[Any],
+    slow: list[Any],
+    ours: str,
+    verdict: Verdict,
+) -> None:
+    records = [
+        record(name, seed, time)
+        for name, times in (("fast", fast), ("slow", slow))
+        for seed, time in enumerate(times)
+    ]
+    found = judged(study, records)
+    assert (found.verdict, found.ours) == (verdict, ours)
+
+
+def test_only_seeds_that_both_have_are_paired(study: Study, record: MakeRecord) -> None:
+    records = [record("fast", 1, 10), record("fast", 2, 10), record("slow", 2, 20)]
+    found = judged(study, records)
+    assert found.found.num == 1
+    assert found.ours == "2.00x"
+
+
+def test_another_point_or_task_does_not_count(study: Study, record: MakeRecord) -> None:
+    records = [record("fast", 1, 10), record("slow", 1, 20, x=20.0)]
+    records.append(record("slow", 1, 20, case="large"))
+    assert judged(study, records).verdict == "not measured"
+
+
+@pytest.mark.parametrize(
+    ("change", "ours"),
+    [
+        ({"compare": "ratio"}, "0.50x"),
+        ({"compare": "difference"}, "-10"),
+        ({"compare": "value", "over": None}, "10 s"),
+        ({"compare": "value", "over": None, "measure": "final"}, "0.95"),
+        ({"at": 20.0, "over_at": 10.0}, "4.00x"),  # 20 / 5
+    ],
+)
+def test_ways_to_compare(
+    study: Study, record: MakeRecord, change: dict[str, Any], ours: str
+) -> None:
+    claim = Claim.model_validate({**study.claim[0].model_dump(), **change})
+    records = [record("fast", 1, 10), record("slow", 1, 20), record("fast", 1, 5, x=20.0)]
+    assert judged(study.model_copy(update={"claim": [claim]}), records).ours == ours
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict"),
+    [
+        ((10, 20, 10, 20), "holds"),
+        ((20, 10, 20, 10), "does not hold"),
+        ((10, 20, 20, 10), "partly"),
+        ((10, 20, None, None), "holds"),  # what is not measured has no say
+        ((None,) * 4, "not measured"),
+    ],
+)
+def test_the_studys_verdict(
+    study: Study, record: MakeRecord, times: Sequence[float | None], verdict: Verdict
+) -> None:
+    names = [("small", "fast"), ("small", "slow"), ("large", "fast"), ("large", "slow")]
+    records = [
+        record(variant, 1, time, case=case)
+        for (case, variant), time in zip(names, times, strict=True)
+        if time is not None
+    ]
+    assert overall(judge(study, records)) == verdict
+
+
+def test_the_reason_names_the_numbers(study: Study, record: MakeRecord) -> None:
+    records = [record("fast", 1, 10), record("slow", 1, 20)]
+    records += [record("fast", 1, 20, case="large"), record("slow", 1, 10, case="large")]
+    assert why(judge(study, records)) == (
+        "1 of 2 measured claims hold but: "
+        "does not hold: fast is faster (large at 10): 0.50x, paper 2x"
+    )
+    assert why(judge(study, [])) == "no claim has been measured yet"

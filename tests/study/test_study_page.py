@@ -1,0 +1,59 @@
+"""The page of results and its pictures, from records alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from pisces.study.figures import draw
+from pisces.study.page import Missing, Results, index, page
+from pisces.study.plan import Study
+from pisces.study.records import Record
+
+MakeRecord = Callable[..., Record]
+
+
+def some(record: MakeRecord) -> list[Record]:
+    return [
+        record(name, seed, time if seed < 3 else (50.0, math.inf), x=x)
+        for name, time in (("fast", 10.0), ("slow", 20.0))
+        for x in (10.0, 20.0)
+        for seed in (1, 2, 3)
+    ]
+
+
+def test_the_page(study: Study, record: MakeRecord) -> None:
+    missing = {"large": Missing(num_runs=20, seconds=1200.0, dataset="femnist")}
+    text = page(Results("speed", study, some(record), {}, missing))
+    assert text.startswith("# Speed\n\nThe paper (Figure 0): Fast is faster than slow.\n")
+    assert "**Verdict: holds.** 1 of 1 measured claims hold: fast is faster (small at 10)" in text
+    claim = "| fast is faster | small at 10 | 2x | 2.00x (? to ?) | 3 | >= 1.5, partly >= 1.0 |"
+    assert claim + " holds |" in text
+    # Seed 3 did not get there, which leaves the median of three as it is.
+    assert "| slow | 10 | 3 | 2.00x (? to ?) | 20 s (20 s to ?) | 0.95 | 0 |" in text
+    assert "*Not run: 20 runs are left, about 1,200 s one at a time" in text
+    assert "`pisces data get femnist`" in text
+    assert "- 12 runs, seeds 1, 2, 3; wall time together 30 s" in text
+
+
+def test_pictures_are_drawn_and_shown(study: Study, record: MakeRecord, tmp_path: Path) -> None:
+    records = some(record)
+    drawn = draw(study, study.case[0], records, tmp_path / "figures")
+    assert [one.path.name for one in drawn] == [f"small-{kind}.png" for kind in study.figures]
+    assert all(one.path.read_bytes().startswith(b"\x89PNG") for one in drawn)
+    text = page(Results("speed", study, records, {"small": drawn}, {}))
+    assert "![the metric over time (small)](figures/small-curves.png)" in text
+    assert "## large" not in text  # nothing of it was run, and nothing is left
+
+
+def test_what_was_not_kept_is_not_drawn(study: Study, record: MakeRecord, tmp_path: Path) -> None:
+    records = [record("fast", 1, 10.0, clients=None, losses=None)]
+    names = {one.path.name for one in draw(study, study.case[0], records, tmp_path)}
+    assert names == {f"small-{k}.png" for k in ("curves", "bars", "sweep", "aggregations")}
+
+
+def test_the_index_has_a_line_per_study(study: Study, record: MakeRecord) -> None:
+    text = index([("speed", study, some(record)), ("other", study, [])])
+    assert "| [Speed](speed/RESULTS.md) | Figure 0 | **holds** | 1 of 1 measured" in text
+    assert "| [Speed](other/RESULTS.md) | Figure 0 | **not measured** |" in text

@@ -1,0 +1,107 @@
+"""Study files: what they may say, and which runs they ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pisces import build, config
+from pisces.errors import ConfigError
+from pisces.study import plan
+from pisces.study.runs import Wish, config_file, digest, planned
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+REAL = sorted(plan.find(EXPERIMENTS))
+WISH = Wish(build.resolved)
+
+
+def test_every_case_runs_every_variant_at_every_point_with_every_seed(folder: Path) -> None:
+    runs = planned(plan.load(folder), folder, WISH)
+    small = [run for run in runs if run.case == "small"]
+    assert len(small) == 2 * 2 * 2
+    assert len(runs) - len(small) == 2 * 2 * 5  # five seeds unless said otherwise
+    assert len({run.key for run in runs}) == len({run.folder for run in runs}) == len(runs)
+    assert [run.seed for run in small] == [1] * 4 + [2] * 4  # whole seeds, to be compared early
+    assert {run.is_first for run in small if run.seed == 2} == {False}
+
+
+def test_a_variant_and_a_point_change_the_config(folder: Path) -> None:
+    runs = {run.key: run for run in planned(plan.load(folder), folder, WISH)}
+    slow = runs["small", "slow", 20.0, 2].config
+    assert (slow.protocol, slow.train.epochs, slow.clients.count, slow.seed) == ("fedavg", 2, 20, 2)
+    assert (slow.clients.concurrency, slow.stop.time_s) == (5, 50.0)  # of the file
+    fast = runs["small", "fast", 10.0, 1].config
+    assert (fast.protocol, fast.train.epochs, fast.clients.count) == ("pisces", 5, 10)
+    assert fast.protocols["pisces"]["selection_penalty"] == 0.5  # spelled out
+
+
+def test_seeds_cases_and_the_small_size_can_be_asked_for(folder: Path) -> None:
+    study = plan.load(folder)
+    runs = planned(study, folder, Wish(build.resolved, seeds=[7], cases=["large"], smoke=True))
+    assert {(run.case, run.seed) for run in runs} == {("large", 7)}
+    assert {run.config.data.dataset for run in runs} == {"digits"}
+    assert {run.config.clients.count for run in runs} == {10, 20}  # points have the last word
+
+
+def test_the_digest_knows_what_makes_a_run() -> None:
+    plain = digest(config.parse(""))
+    same = ("[train]\ndevice = 'cpu'\nworkers = 3", "[clients]\ncount = 100", "[data]\nfolder='x'")
+    assert {digest(config.parse(text)) for text in same} == {plain}
+    others = (
+        "seed = 2",
+        "[latency]\nkind = 'constant'",  # at its defaults, as the other kind is
+        "[clients]\ncount = 99",
+        "[protocols.pisces]\nexploration = 0.9",
+    )
+    assert len({plain, *(digest(config.parse(text)) for text in others)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("target = 0.9", "targt = 0.9"), "case.targt: unknown key; did you mean case.target?"),
+        (('over = "slow"', 'over = "slwo"'), "did you mean 'slow'?"),
+        (('"small", "large"', '"small", "lrge"'), "did you mean 'large'?"),
+        (("at = 10", "at = 15"), "must be one of [10.0, 20.0], not 15.0"),
+        (('holds = ">= 1.5"', 'holds = "> 1.5"'), "claim.holds"),
+        (('partly = ">= 1.0"', 'partly = "<= 1.0"'), "must look the same way"),
+        (('over = "slow"', ""), "do not go together"),
+        (('"time_to_target"', '"time"'), "must be one of time_to_target"),
+        (('reference = "fast"', 'reference = "faster"'), "did you mean 'fast'?"),
+        (('name = "large"', 'name = "small"'), "different names"),
+        (('name = "large"', 'name = "../up"'), "case.name"),
+        (("[[claim]]", "[claim"), "not TOML"),
+    ],
+)
+def test_what_is_wrong_is_named(folder: Path, change: tuple[str, str], message: str) -> None:
+    file = folder / "study.toml"
+    file.write_text(file.read_text().replace(*change))
+    with pytest.raises(ConfigError) as error:
+        plan.load(folder)
+    assert message in str(error.value)
+    assert "study.toml" in str(error.value)
+
+
+def test_a_study_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the study"):
+        plan.load(tmp_path)
+    assert plan.find(tmp_path) == {}
+
+
+def test_all_of_the_papers_studies_are_there() -> None:
+    wanted = {"aggregation", "beta", "concurrency", "corruption", "end_to_end"}
+    assert {*wanted, "oort_penalty", "scale", "selection"} <= set(REAL)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_study_is_sound(name: str) -> None:
+    folder = EXPERIMENTS / name
+    study = plan.load(folder)
+    runs = planned(study, folder, Wish(build.resolved, seeds=[1]))
+    assert {run.case for run in runs} == {case.name for case in study.case}
+    assert len({(run.case, run.digest) for run in runs}) == len(runs)  # no two are the same run
+    for run in runs:
+        build.policies_of(run.config)
+    for case in study.case:  # each task also runs by itself
+        build.resolved(config.load(folder / config_file(case)))

@@ -1,0 +1,106 @@
+"""What is kept of a run, and how it stands in results.json."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pisces import build
+from pisces.errors import RunError
+from pisces.record.reader import Run
+from pisces.report.facts import Facts
+from pisces.study import plan, records
+from pisces.study.records import MOST_POINTS, Record, record_of, rounded
+from pisces.study.runs import Wish, planned
+
+
+def test_records_come_back_as_they_were(tmp_path: Path, record: Callable[..., Record]) -> None:
+    kept = [record("fast", 1, 20.5), record("slow", 2, (50.0, math.inf), clients=None, x=None)]
+    kept.append(record("slow", 3, (-math.inf, math.inf), losses=None))
+    records.save(tmp_path, kept)
+    assert records.load(tmp_path) == kept
+
+
+def test_results_have_a_line_per_run(tmp_path: Path, record: Callable[..., Record]) -> None:
+    records.save(tmp_path, [record("fast", seed, 20.0) for seed in (1, 2, 3)])
+    lines = (tmp_path / "results.json").read_text().splitlines()
+    assert len(lines) == 3 + 2
+    assert json.loads(lines[1].rstrip(","))["seed"] == 1
+
+
+def test_there_may_be_no_results_yet(tmp_path: Path) -> None:
+    assert records.load(tmp_path) == []
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"runs": [{"case": "a"}]}', "[]"])
+def test_damaged_results_are_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(RunError, match=r"results\.json"):
+        records.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [(0.123456789, 0.12346), (1234567.0, 1234600), (5.0, 5), (math.inf, None), (None, None)],
+)
+def test_few_digits(value: float | None, kept: float | None) -> None:
+    assert rounded(value) == kept
+    assert type(rounded(5.0)) is int
+
+
+def facts() -> Facts:
+    """250 evaluations and versions; clients 0 and 1 report in turn, client 1 with odd losses."""
+    times = np.arange(250.0)
+    return Facts(
+        metric="accuracy",
+        target=0.9,
+        concurrency=2,
+        corrupted=frozenset([1]),
+        end_s=249.0,
+        times=times,
+        values=times / 250,
+        aggregated_at=times + 0.5,
+        arrived_at=times,
+        arrived_from=np.arange(250) % 2,
+        losses=np.where(np.arange(250) % 2, 3.0, 1.0),
+        staleness={0: [0, 2, 1]},
+        num_examples={0: 10, 1: 20},
+        num_started={0: 5},
+        distrusted=frozenset(),
+        running_s=400.0,
+        buffered_s=0.0,
+    )
+
+
+@pytest.fixture
+def made(folder: Path, tmp_path: Path) -> Record:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "events.jsonl").write_text('{"kind": "stopped", "at": 1.0, "reason": "time"}\n')
+    plans = planned(plan.load(folder), folder, Wish(build.resolved))
+    return record_of(Run.open(run), plans[0], facts(), "by hand")
+
+
+def test_curves_are_thinned_and_keep_their_end(made: Record) -> None:
+    # Every third of 250 points, and the last one, 249, which is the 84th third already.
+    assert len(made.times) == len(made.values) == 84 <= MOST_POINTS
+    assert (made.times[-1], made.values[-1]) == (249, 0.996)
+    assert (made.versions_at[-1], made.versions[-1]) == (249.5, 250)
+
+
+def test_clients_are_kept_of_the_first_seed(made: Record) -> None:
+    assert made.clients is not None
+    assert made.clients.num_examples == (10, 20)
+    assert made.clients.num_started == (5, 0)
+    assert made.clients.staleness_median == (1.0, None)
+
+
+def test_losses_of_honest_and_corrupted_clients_apart(made: Record) -> None:
+    assert made.losses is not None
+    assert set(made.losses.honest) == {1}
+    assert set(made.losses.corrupted) == {3}
