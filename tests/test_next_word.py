@@ -100,10 +100,20 @@ def test_guided_selection_sees_a_loss_per_sample() -> None:
 
 
 def test_albert_s_results_depend_on_the_seed_alone() -> None:
-    changes = ("model.name=albert", "model.size=small", "train.learning_rate=1e-3", "stop.time_s=5")
+    changes = ("model.name=albert", "model.size=small", "train.learning_rate=1e-3", "stop.time_s=2")
     one, two, other = ran(*changes), ran(*changes), ran(*changes, "seed=2")
     assert one.lines == two.lines
     assert one.lines != other.lines
+
+
+@pytest.mark.parametrize("model", ["lstm", "albert"])
+def test_a_pool_of_processes_gives_the_same_bits(model: str) -> None:
+    changes = (f"model.name={model}", "model.size=small", "train.learning_rate=1e-3")
+    one, two = (
+        ran(*changes, "stop.time_s=3", f"train.backend={b}") for b in ("sequential", "pool")
+    )
+    assert one.lines == two.lines
+    assert any(line["kind"] == "arrived" for line in one.lines)
 
 
 def test_samples_of_text_may_be_redrawn() -> None:

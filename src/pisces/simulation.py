@@ -97,6 +97,8 @@ def simulate(
     `clients` are one `(inputs, targets)` pair or torch `Dataset` per client. `plan` is the local
     work, or a function from the version a task starts from to it: that is where a learning-rate
     schedule goes.
+    `loss` and `metrics` are those of the data's objective (labels: cross-entropy and accuracy; next
+    word: perplexity besides) unless you bring your own: functions of all outputs and targets.
     `limits` say beyond what a client's loss or count is absurd and its update refused.
     At most `concurrency` clients run at once (20, or all if there are fewer).
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.

@@ -12,7 +12,7 @@ from torch import nn
 
 
 def lstm(vocabulary: int, embedding: int = 96, units: int = 670) -> Lstm:
-    """4 054 544 parameters for 10 004 words."""
+    """4 053 428 parameters for 10 004 words: the paper's and 2 680, for torch has a second bias."""
     return Lstm(vocabulary, embedding, units)
 
 
