@@ -104,6 +104,12 @@ def test_labels_of_qmnist_name_the_writers(tmp_path: Path) -> None:
     assert writers.tolist() == [300, 300, 2, 2, 2, 9]
 
 
+def test_labels_of_qmnist_without_writers(tmp_path: Path) -> None:
+    datafiles.idx(tmp_path / "qmnist-train-labels-idx2-int", np.zeros((6, 2), np.int32))
+    with pytest.raises(DataError, match="no columns class, series, writer"):
+        load("mnist", datafiles.mnist_idx(tmp_path))
+
+
 def mnist_tables(folder: Path) -> Path:
     for part, images, labels in (
         ("train-00000-of-00001", datafiles.grey(6), range(6)),
@@ -341,6 +347,7 @@ HOSTILE = {
     "another's object": lambda sign: b"Pid\n.",
     "attributes of ours": lambda sign: b"cnumpy\nndarray\n}(S'bytes'\nI1\nsb.",
     "numpy's loader": lambda sign: b"cnumpy\nload\n(S'x'\ntR.",
+    "another code": lambda sign: b"c_codecs\nencode\n(S'x'\nS'rot13'\ntR.",
     "a size": lambda sign: b"\x80\x04\x8e" + struct.pack("<Q", 1 << 50) + b"x.",
     "a place": lambda sign: b"\x80\x02Nr\xff\xff\xff\x7f.",
     "a number": lambda sign: b"I1\n.",
@@ -359,6 +366,12 @@ def test_pickles_that_are_no_batches_are_refused_unheard(tmp_path: Path, name: s
     (tmp_path / "data_batch_3").write_bytes(HOSTILE[name](sign))
     refused_cheaply("cifar10", tmp_path, "data_batch_3 is damaged or not the dataset")
     assert not sign.exists()
+
+
+def test_a_batch_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    with (datafiles.cifar_batches(tmp_path) / "data_batch_3").open("wb") as file:
+        file.truncate(1 << 30)
+    refused_cheaply("cifar10", tmp_path, "too large for a batch")
 
 
 @pytest.mark.parametrize(

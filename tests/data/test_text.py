@@ -14,11 +14,12 @@ from pisces.data.catalogue import CATALOGUE
 from pisces.data.datasets import Dataset
 from pisces.data.finding import search
 from pisces.data.raw import EOS, UNK, Documents
-from pisces.data.text import Cut, dataset
+from pisces.data.text import Cut, Text
 from pisces.data.words import Corpus, joined, split
 from pisces.errors import ConfigError, DataError
 
 NOWHERE = Path("tokens.npz")
+dataset = Text().dataset
 
 
 def documents(**changes: Any) -> Documents:
@@ -138,6 +139,21 @@ def test_words_are_numbered_by_frequency_and_documents_sorted_by_author() -> Non
     assert found.vocabulary.tolist() == ["<pad>", "<unk>", "<eos>", "b", "c", "a"]
     assert texts(found) == [(0, "a b <eos>"), (1, "b c b <eos>"), (1, "c <eos>")]
     assert found.in_test is None
+
+
+def test_only_so_many_words_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pisces.data.words.KEPT", 5)
+    corpus = Corpus()
+    corpus.add("ann", "cbabcbd")
+    assert corpus.documents().vocabulary.tolist() == ["<pad>", "<unk>", "<eos>", "b", "c"]
+    assert corpus.documents().words.tolist() == [4, 3, UNK, 3, 4, 3, UNK, EOS]
+
+
+def test_a_word_without_end_takes_no_place_of_its_size() -> None:
+    corpus = Corpus()
+    corpus.add("ann", split("a" * 90))
+    corpus.add("bob", ["b" * 1000])
+    assert corpus.documents().vocabulary.itemsize == 40 * 4
 
 
 def test_samples_of_leaf_are_joined_to_the_texts_they_are_of() -> None:

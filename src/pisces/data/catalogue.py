@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from pisces.data import text
-from pisces.data.datasets import Dataset
 from pisces.data.formats import cifar, dump, idx, leaf, npz, pictures
 from pisces.data.formats.columns import CharacterTable, Columns, ImageTable, TextTable
 from pisces.data.formats.parquet import Parquet
 from pisces.data.hub import Hub
 from pisces.data.images import Look
 from pisces.data.raw import Found, Raw, Tell
-from pisces.data.text import Cut
+from pisces.data.text import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A dataset: what it is, in which files it may come, and what is made of them.
+    """A dataset: what it is, in which files it may come, and what must be in them (`kind`).
 
     `ready` is the file that `pisces data get` writes. `clients` says what the natural clients are,
     `digest` is the published dataset's (`Images.digest`), `by_hand` says how to get its files
@@ -39,7 +36,7 @@ class Entry:
     cite: str
     ready: Source
     sources: tuple[Source, ...]
-    make: Callable[[Raw, Path, Cut], Dataset]
+    kind: Look | Text
     by_hand: str
     hub: Hub | None = None
     clients: str | None = None
@@ -99,7 +96,7 @@ CATALOGUE: Mapping[str, Entry] = {
             Source(_IDX, idx.images),
             Source(_TWO_TABLES, Parquet(_MNIST_TABLE)),
         ),
-        make=Look(GREY, 10, mean=(0.1307,), sd=(0.3081,)).dataset,
+        kind=Look(GREY, 10, mean=(0.1307,), sd=(0.3081,)),
         by_hand="download its four IDX files (with QMNIST's training labels, which name writers) "
         "and name their folder",
         hub=Hub("ylecun/mnist", _MNIST_TABLE),
@@ -112,7 +109,7 @@ CATALOGUE: Mapping[str, Entry] = {
         cite="Xiao et al., 2017",
         ready=_images("fashion_mnist"),
         sources=(Source(_IDX, idx.images), Source(_TWO_TABLES, Parquet(_MNIST_TABLE))),
-        make=Look(GREY, 10, mean=(0.2860,), sd=(0.3530,)).dataset,
+        kind=Look(GREY, 10, mean=(0.2860,), sd=(0.3530,)),
         by_hand="download its four IDX files and name their folder",
         hub=Hub("zalando-datasets/fashion_mnist", _MNIST_TABLE),
         digest="ca3ab2a37f845e1b8ae23cab1b51749a3011ba3bf1d9016176d75cbaabac376f",
@@ -128,9 +125,7 @@ CATALOGUE: Mapping[str, Entry] = {
             Source(("train_*.webp", "test.webp", "labels.npz"), pictures.mosaics),
             Source(_TWO_TABLES, Parquet(_CIFAR_TABLE)),
         ),
-        make=Look(
-            cifar.SHAPE, 10, mean=(0.4914, 0.4822, 0.4465), sd=(0.2470, 0.2435, 0.2616)
-        ).dataset,
+        kind=Look(cifar.SHAPE, 10, mean=(0.4914, 0.4822, 0.4465), sd=(0.2470, 0.2435, 0.2616)),
         by_hand="download its Python or binary version, unpack it and name that folder",
         hub=Hub("uoft-cs/cifar10", _CIFAR_TABLE),
         digest="32e5966899bde482c0ef7d076bf69809b4b1488c806f657a814cfca4646ec493",
@@ -145,7 +140,7 @@ CATALOGUE: Mapping[str, Entry] = {
             Source(_TWO_TABLES, Parquet(_FEMNIST_TABLE)),
             Source(("*.parquet",), Parquet(_FEMNIST_TABLE)),
         ),
-        make=Look(GREY, 62).dataset,
+        kind=Look(GREY, 62),
         by_hand=_LEAF_BY_HAND,
         hub=Hub("flwrlabs/femnist", _FEMNIST_TABLE, splits=("train",)),
         clients="writers",
@@ -159,7 +154,7 @@ CATALOGUE: Mapping[str, Entry] = {
             *(Source(files, leaf.shakespeare) for files in _LEAF),
             Source(("*.parquet",), Parquet(_SHAKESPEARE_TABLE)),
         ),
-        make=text.dataset,
+        kind=Text(),
         by_hand=_LEAF_BY_HAND,
         hub=Hub("flwrlabs/shakespeare", _SHAKESPEARE_TABLE, splits=("train",)),
         clients="roles",
@@ -170,7 +165,7 @@ CATALOGUE: Mapping[str, Entry] = {
         cite="Stack Overflow, its users",
         ready=_text("stackoverflow"),
         sources=_POSTS,
-        make=text.dataset,
+        kind=Text(),
         by_hand=_POSTS_BY_HAND,
         clients="authors",
     ),
@@ -180,7 +175,7 @@ CATALOGUE: Mapping[str, Entry] = {
         cite="Stack Exchange, its sites and users",
         ready=_text("stackexchange"),
         sources=_POSTS,
-        make=text.dataset,
+        kind=Text(),
         by_hand=_POSTS_BY_HAND,
         clients="authors",
     ),

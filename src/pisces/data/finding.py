@@ -43,7 +43,7 @@ class Place:
 
     def dataset(self, raw: Raw, cut: Cut | None = None) -> Dataset:
         """The dataset that makes; an error names the first file."""
-        return self.entry.make(raw, self.files[0][0], cut or Cut())
+        return self.entry.kind.dataset(raw, self.files[0][0], cut or Cut())
 
 
 def load(name: str, folder: str | None = None, cut: Cut | None = None) -> Dataset:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from pisces.data.datasets import Dataset
-from pisces.data.raw import Bytes, Documents, Raw, damaged
+from pisces.data.raw import Bytes, Documents, Images, Raw, damaged
 from pisces.data.text import Cut
 
 
@@ -23,14 +23,19 @@ class Look:
     mean: tuple[float, ...] | None = None
     sd: tuple[float, ...] | None = None
 
-    def dataset(self, raw: Raw, path: Path, _: Cut) -> Dataset:
-        """The dataset these images make; `path` is named where they are not what they should be."""
+    def check(self, raw: Raw, path: Path) -> Images:
+        """The images, if they are what they should be; an error names `path`."""
         if isinstance(raw, Documents):
             raise damaged(path, "it holds text, not images")
         self._check(path, "train", raw.train, raw.labels)
         self._check(path, "test", raw.test, raw.test_labels)
         if raw.writers is not None and raw.writers.shape != raw.labels.shape:
             raise damaged(path, f"it names {len(raw.writers)} writers of {len(raw.labels)} images")
+        return raw
+
+    def dataset(self, found: Raw, path: Path, _: Cut) -> Dataset:
+        """The dataset these images make."""
+        raw = self.check(found, path)
         mean, sd = self._scale(raw.train)
         return Dataset(
             inputs=_normalised(raw.train, mean, sd),

@@ -20,7 +20,6 @@ from pisces.data.catalogue import CATALOGUE, Entry
 from pisces.data.finding import Place, forms, search
 from pisces.data.formats import npz
 from pisces.data.raw import MOST_BYTES, Images, Raw, Tell, silent
-from pisces.data.text import Cut
 from pisces.errors import DataError
 
 CHECKSUMS = "sha256.json"
@@ -47,7 +46,7 @@ def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent
     """Make a dataset ready in `folder`, out of files at `origin` or from the hub."""
     entry, target = CATALOGUE[name], ready_file(name, folder)
     raw, path = _from_hub(name, entry, tell) if origin is None else _from(name, origin, tell)
-    entry.make(raw, path, Cut(sequence_length=1))  # refuses what is not the dataset
+    entry.kind.check(raw, path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         digest = _write(target, lambda file: npz.write(raw, file))

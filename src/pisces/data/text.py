@@ -30,31 +30,47 @@ class Cut:
     vocabulary: int = 10_000
 
 
-def dataset(raw: Raw, path: Path, cut: Cut) -> Dataset:
-    """The dataset these documents make; `path` is named where they are not what they should be."""
-    if isinstance(raw, Images):
-        raise damaged(path, "it holds images, not text")
-    _check(raw, path)
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Documents to predict the next word of."""
+
+    def check(self, raw: Raw, path: Path) -> Documents:
+        """The documents, if they are what they should be; an error names `path`."""
+        if isinstance(raw, Images):
+            raise damaged(path, "it holds images, not text")
+        _check_parts(raw, path)
+        if not 0 <= raw.words.min(initial=0) <= raw.words.max(initial=0) < len(raw.vocabulary):
+            raise damaged(path, "it has words that are not in its vocabulary")
+        return raw
+
+    def dataset(self, found: Raw, path: Path, cut: Cut) -> Dataset:
+        """The dataset these documents make."""
+        raw = self.check(found, path)
+        known = _num_known(raw, cut)
+        words = np.where(raw.words < known, raw.words, UNK).astype(np.int64)
+        in_test = raw.in_test if raw.in_test is not None else np.isin(raw.authors, _held_out(raw))
+        train, authors = _windows(raw, words, ~in_test, cut.sequence_length)
+        test, _ = _windows(raw, words, in_test, cut.sequence_length)
+        _check_number(train, test, path, cut)
+        return Dataset(
+            inputs=train[:, :-1].contiguous(),
+            targets=train[:, 1:].contiguous(),
+            test_inputs=test[:, :-1].contiguous(),
+            test_targets=test[:, 1:].contiguous(),
+            num_classes=known,
+            natural=authors,
+            objective="next_word",
+        )
+
+
+def _num_known(raw: Documents, cut: Cut) -> int:
+    """The size of the vocabulary."""
     if cut.vocabulary <= len(SPECIAL):
         raise ConfigError(
             f"data.vocabulary must be above {len(SPECIAL)} (that many stand for padding, unknown "
             f"words and ends), not {cut.vocabulary}"
         )
-    known = min(cut.vocabulary, len(raw.vocabulary))
-    words = np.where(raw.words < known, raw.words, UNK).astype(np.int64)
-    in_test = raw.in_test if raw.in_test is not None else np.isin(raw.authors, _held_out(raw))
-    train, authors = _windows(raw, words, ~in_test, cut.sequence_length)
-    test, _ = _windows(raw, words, in_test, cut.sequence_length)
-    _check_number(train, test, path, cut)
-    return Dataset(
-        inputs=train[:, :-1].contiguous(),
-        targets=train[:, 1:].contiguous(),
-        test_inputs=test[:, :-1].contiguous(),
-        test_targets=test[:, 1:].contiguous(),
-        num_classes=known,
-        natural=authors,
-        objective="next_word",
-    )
+    return min(cut.vocabulary, len(raw.vocabulary))
 
 
 def _held_out(raw: Documents) -> Ints:
@@ -78,7 +94,7 @@ def _windows(raw: Documents, words: Ints, chosen: NDArray[np.bool_], length: int
     return torch.from_numpy(windows), np.repeat(authors, num_windows)
 
 
-def _check(raw: Documents, path: Path) -> None:
+def _check_parts(raw: Documents, path: Path) -> None:
     whole = len(raw.offsets) > 1 and raw.offsets[0] == 0 and raw.offsets[-1] == len(raw.words)
     if not whole or (np.diff(raw.offsets) < 0).any():
         raise damaged(path, "its documents do not make up its words")
@@ -86,10 +102,6 @@ def _check(raw: Documents, path: Path) -> None:
         raise damaged(path, "its documents are not one after another by author")
     if raw.in_test is not None and raw.in_test.shape != raw.authors.shape:
         raise damaged(path, "it does not say of every document whether it is for testing")
-    if len(raw.words) and not 0 <= int(raw.words.min()) <= int(raw.words.max()) < len(
-        raw.vocabulary
-    ):
-        raise damaged(path, "it has words that are not in its vocabulary")
 
 
 def _check_number(train: torch.Tensor, test: torch.Tensor, path: Path, cut: Cut) -> None:

@@ -7,11 +7,13 @@ from array import array
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pisces.data.raw import EOS, SPECIAL, UNK, Documents, Tell, numbered, silent
 
 KEPT = 1 << 16  # words of a vocabulary: rarer ones are unknown, and a word fits 2 bytes
-_WORD = re.compile(r"\w+|[^\w\s]")
+LONGEST = 40  # characters of a word; what is longer (keys, hashes) is cut into several
+_WORD = re.compile(rf"\w{{1,{LONGEST}}}|[^\w\s]")
 
 
 def split(text: str) -> list[str]:
@@ -51,7 +53,7 @@ class Corpus:
     def add(self, author: str, words: Iterable[str], in_test: bool = False) -> None:
         """One document."""
         numbers = self._numbers
-        self._words.extend(numbers.setdefault(word, len(numbers)) for word in words)
+        self._words.extend(numbers.setdefault(word[:LONGEST], len(numbers)) for word in words)
         self._offsets.append(len(self._words))
         self._authors.append(author)
         self._in_test.append(in_test)
@@ -76,14 +78,13 @@ class Corpus:
             in_test=in_test[order] if in_test.any() else None,
         )
 
-    def _by_frequency(self) -> tuple[np.ndarray, np.ndarray]:
-        words = np.frombuffer(self._words, np.int32) if self._words else np.zeros(0, np.int32)
-        names = np.array(list(self._numbers) or [""], np.str_)[: len(self._numbers)]
+    def _by_frequency(self) -> tuple[NDArray[np.uint16], NDArray[np.str_]]:
+        words, names = np.array(self._words, np.int32), list(self._numbers)
         counts = np.bincount(words, minlength=len(names))
-        order = np.lexsort((names, -counts))[: KEPT - len(SPECIAL)]  # the alphabet breaks ties
+        order = np.argsort(-counts, kind="stable")[: KEPT - len(SPECIAL)]  # ties: as they came
         number = np.full(len(names), UNK, np.uint16)
         number[order] = np.arange(len(order)) + len(SPECIAL)
-        return number[words], np.concatenate([np.array(SPECIAL), names[order]])
+        return number[words], np.array([*SPECIAL, *(names[word] for word in order)])
 
 
 _END = np.array([EOS], np.uint16)
