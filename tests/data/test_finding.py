@@ -67,6 +67,14 @@ def test_files_two_folders_below_are_found_and_all_must_be_in_one(tmp_path: Path
     assert search(CATALOGUE["mnist"], tmp_path) is None
 
 
+def test_files_in_two_folders_are_not_guessed_between(tmp_path: Path) -> None:
+    for name in ("FashionMNIST", "MNIST"):
+        datafiles.mnist_idx(tmp_path / name / "raw")
+    with pytest.raises(DataError, match=r"in .*FashionMNIST/raw and in .*/MNIST/raw: name one"):
+        search(CATALOGUE["mnist"], tmp_path)
+    assert search(CATALOGUE["mnist"], tmp_path / "MNIST") is not None
+
+
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_missing_dataset_says_how_to_get_it_and_where_it_looked(places: Path, name: str) -> None:
     with pytest.raises(DataError) as caught:

@@ -39,7 +39,9 @@ def shakespeare(folder: Path) -> Path:
 def test_files_become_one_ready_file_with_its_checksum(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     origin = datafiles.cifar_batches(tmp_path / "cifar-10-batches-py")
-    target = ready.get("cifar10", tmp_path / "data", origin, lambda *done: told.append(done))
+    got = ready.get("cifar10", tmp_path / "data", origin, lambda *done: told.append(done))
+    target = got.path
+    assert not got.published
     assert target == tmp_path / "data" / "cifar10" / "cifar10.npz"
     assert names(target.parent) == ["cifar10.npz", "sha256.json"]
     assert told == [(number, 6) for number in range(6)]
@@ -79,10 +81,10 @@ def test_femnist_keeps_its_writers(tmp_path: Path) -> None:
 
 def test_a_single_file(tmp_path: Path) -> None:
     path = shakespeare(tmp_path) / "all_data.json"
-    assert ready.get("shakespeare", tmp_path / "data", path).is_file()
+    assert ready.get("shakespeare", tmp_path / "data", path).path.is_file()
     posts = {"author": ["a", "b"], "text": ["one two", "three four"]}
     path = datafiles.parquet(tmp_path / "posts.parquet", posts)
-    assert ready.get("stackoverflow", tmp_path / "data", path).is_file()
+    assert ready.get("stackoverflow", tmp_path / "data", path).path.is_file()
 
 
 def test_an_archive_as_it_is_published(tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ def test_a_break_leaves_no_half_file(
 
 
 def got(tmp_path: Path) -> Path:
-    return ready.get("mnist", tmp_path / "data", datafiles.mnist_npz(tmp_path / "npz"))
+    return ready.get("mnist", tmp_path / "data", datafiles.mnist_npz(tmp_path / "npz")).path
 
 
 def test_what_a_check_says(tmp_path: Path) -> None:

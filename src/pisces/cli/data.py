@@ -27,6 +27,7 @@ Folder = Annotated[
     Path | None,
     typer.Option(help="Folder with datasets; default: PISCES_DATA, then the cache."),
 ]
+PUBLISHED = {True: ", as published", False: ", but not the published one", None: ""}
 
 
 @app.callback(invoke_without_command=True)
@@ -89,9 +90,11 @@ def get(
         stdout.print(f"{name} is ready: {escape(str(target))}", soft_wrap=True, highlight=False)
         return
     with _progress(name, quiet) as tell:
-        ready.get(name, where, origin, tell)
-    size = _size(target.stat().st_size)
-    stdout.print(f"{name}: {escape(str(target))}, {size}", soft_wrap=True, highlight=False)
+        got = ready.get(name, where, origin, tell)
+    said = (
+        f"{name}: {escape(str(target))}, {_size(target.stat().st_size)}{PUBLISHED[got.published]}"
+    )
+    stdout.print(said, soft_wrap=True, highlight=False)
 
 
 @app.command("check")
@@ -203,8 +206,7 @@ def _show(places: dict[str, Place], results: dict[str, Checked | DataError]) -> 
 def _cells(result: Checked | DataError, size: str) -> tuple[str, ...]:
     if isinstance(result, DataError):
         return "", "", "", "", size, "[red]wrong[/]"
-    remarks = {True: "good, as published", False: "good, but not the published one", None: "good"}
-    said = remarks[result.published] + ("" if result.has_checksums else ", no checksums")
+    said = "good" + PUBLISHED[result.published] + ("" if result.has_checksums else ", no checksums")
     clients = "" if result.num_clients is None else str(result.num_clients)
     counts = (result.num_train, result.num_test, result.num_classes)
     return *map(str, counts), clients, size, said

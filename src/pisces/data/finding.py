@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,17 +78,21 @@ def found(name: str, folders: Sequence[Path]) -> Place:
 def search(entry: Entry, folder: Path) -> Place | None:
     """A dataset's files in a folder or up to two below; a ready file before any others."""
     for source in (entry.ready, *entry.sources):
-        for below in _folders_within(folder):
-            files = [sorted(p for p in below.glob(f) if p.is_file()) for f in source.files]
-            if all(files):
-                return Place(entry, source, files)
+        for within in ([folder], sorted(folder.glob("*")), sorted(folder.glob("*/*"))):
+            places = list(_places(entry, source, within))
+            if len(places) > 1:  # MNIST and Fashion-MNIST, say, whose files have the same names
+                there = " and in ".join(str(place.folder) for place in places)
+                raise DataError(f"there are files such as {source.files[0]} in {there}: name one")
+            if places:
+                return places[0]
     return None
 
 
-def _folders_within(folder: Path) -> Iterator[Path]:
-    yield folder
-    for pattern in ("*", "*/*"):
-        yield from sorted(path for path in folder.glob(pattern) if path.is_dir())
+def _places(entry: Entry, source: Source, folders: Iterable[Path]) -> Iterator[Place]:
+    for folder in folders:
+        files = [sorted(p for p in folder.glob(f) if p.is_file()) for f in source.files]
+        if all(files):
+            yield Place(entry, source, files)
 
 
 def _missing(name: str, folders: Sequence[Path]) -> DataError:

@@ -19,7 +19,7 @@ import numpy as np
 from pisces.data.catalogue import CATALOGUE, Entry
 from pisces.data.finding import Place, forms, search
 from pisces.data.formats import npz
-from pisces.data.raw import MOST_BYTES, Images, Raw, Tell, silent
+from pisces.data.raw import MOST_BYTES, Raw, Tell, silent
 from pisces.errors import DataError
 
 CHECKSUMS = "sha256.json"
@@ -37,12 +37,20 @@ class Checked:
     published: bool | None
 
 
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A dataset made ready; `published` as above."""
+
+    path: Path
+    published: bool | None
+
+
 def ready_file(name: str, folder: Path) -> Path:
     """The file `get` writes."""
     return folder / name / CATALOGUE[name].ready.files[0]
 
 
-def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent) -> Path:
+def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent) -> Got:
     """Make a dataset ready in `folder`, out of files at `origin` or from the hub."""
     entry, target = CATALOGUE[name], ready_file(name, folder)
     raw, path = _from_hub(name, entry, tell) if origin is None else _from(name, origin, tell)
@@ -55,7 +63,7 @@ def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"cannot write {target}: {reason}; choose another --folder") from error
-    return target
+    return Got(target, entry.published(raw))
 
 
 def check(place: Place) -> Checked:
@@ -63,14 +71,13 @@ def check(place: Place) -> Checked:
     has_checksums = compare(place.folder)
     raw = place.read()
     data = place.dataset(raw)
-    digest = place.entry.digest if isinstance(raw, Images) else None
     return Checked(
         num_train=len(data.targets),
         num_test=len(data.test_targets),
         num_classes=data.num_classes,
         num_clients=None if data.natural is None else len(np.unique(data.natural)),
         has_checksums=has_checksums,
-        published=None if digest is None else isinstance(raw, Images) and raw.digest() == digest,
+        published=place.entry.published(raw),
     )
 
 
