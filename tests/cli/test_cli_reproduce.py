@@ -1,0 +1,230 @@
+"""`pisces reproduce`: runs once what is not done, skips what cannot be, says what failed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Pisces = Callable[..., Any]
+
+STUDY = """
+title = "Speed"
+paper = "Figure 0"
+says = "Pisces is faster than FedAvg."
+reference = "pisces"
+figures = ["curves"]
+
+[[variant]]
+name = "pisces"
+protocol = "pisces"
+
+[[variant]]
+name = "fedavg"
+protocol = "fedavg"
+
+[[case]]
+name = "small"
+config = "../../small.toml"
+target = 0.5
+seeds = 1
+
+[[claim]]
+text = "Pisces is faster"
+case = "small"
+measure = "time_to_target"
+compare = "speedup"
+of = "pisces"
+over = "fedavg"
+paper = "2x"
+holds = ">= 1.5"
+"""
+NO_DATA = '\n[[case]]\nname = "mnist"\ntarget = 0.9\nseeds = 1\n'
+
+
+@pytest.fixture
+def study(folder: Path, small: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a study of two runs, below ./experiments."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))  # no datasets there either
+    made = folder / "experiments" / "speed"
+    made.mkdir(parents=True)
+    (made / "study.toml").write_text(STUDY)
+    (made / "mnist.toml").write_text('[data]\ndataset = "mnist"\n')
+    return made
+
+
+@pytest.fixture(scope="module")
+def once() -> dict[str, Path]:
+    """Where the study was run by the first test that wanted it."""
+    return {}
+
+
+@pytest.fixture
+def done(
+    study: Path, pisces: Pisces, once: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The same study with its two runs finished."""
+    if not once:
+        assert pisces("reproduce", "speed", "-q", "--jobs", 1).code == 0
+        once["folder"] = tmp_path_factory.mktemp("once") / "all"
+        shutil.copytree(".", once["folder"])
+    shutil.copytree(once["folder"], ".", dirs_exist_ok=True)
+    return study
+
+
+def change(study: Path, old: str, new: str) -> None:
+    file = study / "study.toml"
+    file.write_text(file.read_text().replace(old, new))
+
+
+def folders() -> list[Path]:
+    return sorted(path.parent for path in Path("runs").rglob("summary.json"))
+
+
+def made_at() -> list[int]:
+    return [(path / "summary.json").stat().st_mtime_ns for path in folders()]
+
+
+def test_runs_once_and_writes_the_page(study: Path, pisces: Pisces) -> None:
+    ran = pisces("reproduce", "speed", "--jobs", 1)
+    assert ran.code == 0
+    assert ran.out.startswith("speed: ")
+    assert "done: speed/small, 2 runs" in ran.err
+    assert [path.name[:13] for path in folders()] == ["fedavg-seed1-", "pisces-seed1-"]
+    text = (study / "RESULTS.md").read_text()
+    assert "| Pisces is faster | small | 2x |" in text
+    assert (study / "figures" / "small-curves.png").exists()
+    assert "[Speed](speed/RESULTS.md)" in (study.parent / "RESULTS.md").read_text()
+    assert [run["seed"] for run in json.loads((study / "results.json").read_text())["runs"]] == [
+        1,
+        1,
+    ]
+
+    before, page = made_at(), (study / "RESULTS.md").stat().st_mtime_ns
+    again = pisces("reproduce", "speed")
+    assert (again.code, again.out) == (0, ran.out)
+    assert "done" not in again.err
+    assert (made_at(), (study / "RESULTS.md").stat().st_mtime_ns) == (before, page)
+
+    # Without the runs themselves the records are enough, also to draw anew.
+    shutil.rmtree("runs")
+    assert pisces("reproduce", "speed", "--redraw").out == ran.out
+    assert (study / "RESULTS.md").read_text() == text
+    assert not Path("runs").exists()
+
+
+def test_another_target_is_read_off_the_runs(done: Path, pisces: Pisces) -> None:
+    before = made_at()
+    change(done, "target = 0.5", "target = 0.2")
+    ran = pisces("reproduce", "speed", "-q")
+    assert "2 records were of other settings or targets" in ran.err
+    assert made_at() == before
+    assert "Target: accuracy 0.2." in (done / "RESULTS.md").read_text()
+
+
+def test_other_settings_are_other_runs(done: Path, pisces: Pisces) -> None:
+    change(done, 'protocol = "fedavg"', 'protocol = "fedavg"\nset = ["train.epochs=1"]')
+    ran = pisces("reproduce", "speed", "-q")
+    assert "1 records were of other settings" in ran.err
+    assert len(folders()) == 3  # the old run is left alone
+    assert len(json.loads((done / "results.json").read_text())["runs"]) == 2
+
+
+def test_more_seeds_add_to_what_there_is(done: Path, pisces: Pisces) -> None:
+    before = made_at()
+    pisces("reproduce", "speed", "-q", "--seeds", "1,2", "--jobs", 1)
+    assert len(folders()) == 4
+    assert set(before) < set(made_at())
+
+
+def test_an_unfinished_run_is_made_again(done: Path, pisces: Pisces) -> None:
+    (done / "results.json").unlink()
+    killed, interrupted = folders()
+    (killed / "summary.json").unlink()
+    summary = json.loads((interrupted / "summary.json").read_text())
+    (interrupted / "summary.json").write_text(json.dumps({**summary, "reason": "interrupted"}))
+    assert pisces("reproduce", "speed", "-q", "--jobs", 1).code == 0
+    assert folders() == [killed, interrupted]
+    reasons = [json.loads((run / "summary.json").read_text())["reason"] for run in folders()]
+    assert "interrupted" not in reasons
+
+
+def test_what_lacks_its_data_is_skipped(done: Path, pisces: Pisces) -> None:
+    change(done, "[[claim]]", NO_DATA + "[[claim]]")
+    ran = pisces("reproduce", "all", "-q")
+    assert ran.code == 0
+    assert ran.err.startswith("skipped speed/mnist: ")
+    assert pisces("reproduce", "all", "--redraw").code == 0
+    assert "`pisces data get mnist`" in (done / "RESULTS.md").read_text()
+    (done / "results.json").unlink()
+    nothing = pisces("reproduce", "all", "-q", "--case", "mnist")
+    assert nothing.code == 2
+    assert "nothing could be run" in nothing.err
+
+
+def test_a_run_that_fails_does_not_end_the_others(done: Path, pisces: Pisces) -> None:
+    broken = '[[variant]]\nname = "broken"\nprotocol = "fedbuff"\nset = ["data.size=100000"]\n\n'
+    last = '[[variant]]\nname = "fedavg"'
+    change(done, last, broken + last)
+    ran = pisces("reproduce", "speed", "-q", "--jobs", 1, "--seeds", "2")
+    assert ran.code == 1
+    assert ran.err.count("failed runs/reproduce/speed/small/broken-seed2-") == 1
+    assert len(folders()) == 4
+
+
+def test_a_wrong_setting_is_refused_before_anything_starts(study: Path, pisces: Pisces) -> None:
+    change(study, 'protocol = "fedavg"', 'protocol = "fedavgg"')
+    ran = pisces("reproduce", "speed")
+    assert ran.code == 2
+    assert "did you mean 'fedavg'?" in ran.err
+    assert not Path("runs").exists()
+
+
+def test_studies_are_listed(study: Path, pisces: Pisces) -> None:
+    change(study, "seeds = 1", "seeds = 3\nrun_s = 20")
+    row = next(line for line in pisces("reproduce").out.splitlines() if "speed" in line)
+    assert row.split() == ["speed", "Figure", "0", "6", "0", "120", "s"]
+
+
+def test_the_time_left_follows_what_was_measured(done: Path, pisces: Pisces) -> None:
+    change(done, "seeds = 1", "seeds = 3\nrun_s = 20")
+    row = next(line for line in pisces("reproduce").out.splitlines() if "speed" in line)
+    assert row.split()[3:5] == ["6", "2"]
+    assert "80" not in row  # four runs of 20 s, had none been measured
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("sped",), "did you mean 'speed'?"),
+        (("speed", "--case", "smal"), "did you mean 'small'?"),
+        (("speed", "--folder", "nowhere"), "no studies in nowhere"),
+        (("speed", "--seeds", "x"), "--seeds takes numbers"),
+    ],
+)
+def test_bad_input(study: Path, pisces: Pisces, args: tuple[str, ...], message: str) -> None:
+    ran = pisces("reproduce", *args)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_ctrl_c_keeps_what_is_finished(study: Path, start: Callable[..., Any]) -> None:
+    slow = '\n[[variant]]\nname = "slow"\nprotocol = "pisces"\nset = ["stop.time_s=1e7"]\n'
+    change(study, "[[case]]", slow + "[[case]]")
+    process = start("reproduce", "speed", "-q", "--jobs", 1)
+    deadline = time.monotonic() + 100
+    while not list(Path("runs").rglob("slow-*/events.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert "interrupted: 2 runs were finished and are kept" in err
+    kept = json.loads((study / "results.json").read_text())["runs"]
+    assert {run["variant"] for run in kept} == {"pisces", "fedavg"}
+    assert (study / "RESULTS.md").exists()
