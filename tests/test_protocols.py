@@ -138,6 +138,12 @@ def test_pisces_adds_discounted_changes() -> None:
     assert combined(protocols.pisces(20, reference="current"))[0] == 7.0
 
 
+def test_updates_are_clipped_where_asked() -> None:
+    # They moved by 4 and 4: nothing is longer than usual. At half of it, half the step of 2.5.
+    assert combined(protocols.pisces(20, clip=1.0))[0] == 12.5
+    assert combined(protocols.pisces(20, clip=0.5))[0] == 11.25
+
+
 def test_the_letter_of_the_paper_averages_by_samples_alone() -> None:
     assert combined(protocols.pisces_paper(20)) == (14.0, (0.25, 0.75))
     assert chosen(protocols.pisces_paper(20)) == 0  # there the staleness counts
@@ -161,8 +167,8 @@ def test_the_guard_of_the_artifact_has_a_fixed_radius() -> None:
 
 @pytest.mark.parametrize(
     ("protocol", "step"),
-    # One of three at work has arrived and moved by 6. A third is 10/21 of 0.7: 6 x 1 / 2.1.
-    [(protocols.pisces, 6 / 2.1), (protocols.pisces_paper, 6.0), (protocols.pisces_artifact, 6.0)],
+    # One of three at work has arrived and moved by 6. A full step takes 0.4 x 3 = 1.2 of them.
+    [(protocols.pisces, 5.0), (protocols.pisces_paper, 6.0), (protocols.pisces_artifact, 6.0)],
 )
 def test_only_ours_takes_a_small_step_for_one_update(
     protocol: Callable[..., Policies], step: float

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from pisces.aggregate.clip import Clipped
 from pisces.aggregate.mean import DiscountedMean, Reference, Share
 from pisces.clients.reliability import LossOutliers
 from pisces.pace.fedavg import Rounds
@@ -122,7 +123,11 @@ def pisces(
     full_step: Annotated[
         Probability,
         Field(description="share of those at work whose updates make a full step; 0: any do"),
-    ] = 0.7,
+    ] = 0.4,
+    clip: Annotated[
+        float,
+        Field(ge=0, allow_inf_nan=False, description="cut updates to so many usual norms; 0: none"),
+    ] = 0.0,
     outlier_window: Window = 5,
     outlier_eps: Annotated[
         float,
@@ -155,7 +160,8 @@ def pisces(
         max_staleness=bound,
         drop=drop_outliers,
     )
-    return Policies(guided, adaptive, mean, judge)
+    aggregator = Clipped(mean, factor=clip) if clip else mean
+    return Policies(guided, adaptive, aggregator, judge)
 
 
 def pisces_paper(
