@@ -58,6 +58,19 @@ def test_only_seeds_that_both_have_are_paired(study: Study, record: MakeRecord) 
     assert found.ours == "2.00x"
 
 
+def test_a_claim_about_several_variants_has_a_verdict_each(
+    study: Study, record: MakeRecord
+) -> None:
+    changes = {"of": ["fast", "slow"], "over": None, "compare": "value", "holds": "<= 15"}
+    claim = Claim.model_validate({**study.claim[0].model_dump(), **changes, "partly": None})
+    records = [record("fast", 1, 10), record("slow", 1, 20)]
+    found = judge(study.model_copy(update={"claim": [claim]}), records)[:2]
+    assert [(one.setting, one.verdict) for one in found] == [
+        ("small at 10, fast", "holds"),
+        ("small at 10, slow", "does not hold"),
+    ]
+
+
 def test_another_point_or_task_does_not_count(study: Study, record: MakeRecord) -> None:
     records = [record("fast", 1, 10), record("slow", 1, 20, x=20.0)]
     records.append(record("slow", 1, 20, case="large"))

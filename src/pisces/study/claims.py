@@ -29,6 +29,7 @@ class Judged:
 
     claim: Claim
     case: str
+    of: str
     found: Estimate | None
     verdict: Verdict
 
@@ -39,9 +40,10 @@ class Judged:
 
     @property
     def setting(self) -> str:
-        """On which task, and at which point."""
+        """On which task, at which point and, where there are several, of which variant."""
         at = "" if self.claim.at is None else f" at {self.claim.at:g}"
-        return f"{self.case}{at}"
+        of = f", {self.of}" if len(self.claim.ofs) > 1 else ""
+        return f"{self.case}{at}{of}"
 
 
 def text_of(claim: Claim) -> Callable[[float], str]:
@@ -57,17 +59,22 @@ def text_of(claim: Claim) -> Callable[[float], str]:
 
 def judge(study: Study, records: Sequence[Record]) -> list[Judged]:
     """Every claim on each of its tasks."""
-    return [_judged(claim, case, records) for claim in study.claim for case in claim.cases]
+    return [
+        _judged(claim, case, of, records)
+        for claim in study.claim
+        for case in claim.cases
+        for of in claim.ofs
+    ]
 
 
-def _judged(claim: Claim, case: str, records: Sequence[Record]) -> Judged:
-    mine = by_seed(records, case, claim.of, claim.at, claim.measure)
+def _judged(claim: Claim, case: str, of: str, records: Sequence[Record]) -> Judged:
+    mine = by_seed(records, case, of, claim.at, claim.measure)
     values = list(mine.values())
     if claim.over is not None:
         at = claim.at if claim.over_at is None else claim.over_at
         values = paired(claim.compare, mine, by_seed(records, case, claim.over, at, claim.measure))
     found = est.estimate(values)
-    return Judged(claim, case, found, _verdict(claim, found))
+    return Judged(claim, case, of, found, _verdict(claim, found))
 
 
 def by_seed(

@@ -78,7 +78,7 @@ class Claim(Section):
     compare: Comparison = Field(
         "value", description="value | speedup (over / of) | ratio (of / over) | difference"
     )
-    of: str = Field(description="of which variant")
+    of: str | list[str] = Field(description="of which variant, or each of which")
     over: str | None = Field(None, description="against which variant, seed by seed")
     at: Finite | None = Field(None, description="at which point")
     over_at: Finite | None = Field(None, description="the other's point; none: the same")
@@ -90,6 +90,11 @@ class Claim(Section):
     def cases(self) -> list[str]:
         """The tasks it is about."""
         return [self.case] if isinstance(self.case, str) else list(self.case)
+
+    @property
+    def ofs(self) -> list[str]:
+        """The variants it is about."""
+        return [self.of] if isinstance(self.of, str) else list(self.of)
 
     @model_validator(mode="after")
     def _compares(self) -> Claim:
@@ -141,7 +146,7 @@ class Study(Section):
 
     def _check(self, claim: Claim, case: Case) -> None:
         variants = [variant.name for variant in self.variants_of(case)]
-        for name in filter(None, (claim.of, claim.over)):
+        for name in filter(None, (*claim.ofs, claim.over)):
             known(name, variants, f"claim.of, claim.over ({claim.text!r})")
         xs = [point.x for point in self.points_of(case)]
         for x in (claim.at, claim.at if claim.over_at is None else claim.over_at):
