@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pisces.cli.progress import Board, Listener, Standing
+from pisces.cli.progress import Batch, Board, Listener, Overview, Standing
 from pisces.config import StopAt
 from pisces.record.tail import Tail
 from pisces.types import Started, Stopped
@@ -102,6 +102,33 @@ def test_a_board_before_the_first_line_is_blank() -> None:
     *_, row = rendered(Standing("pisces", 1, StopAt()))
     assert row.split()[0] == "pisces"
     assert not any(letter.isdigit() for letter in row)
+
+
+def test_an_overview_has_a_row_per_batch_under_way_and_the_time_left() -> None:
+    clock = [100.0]
+    over, under_way = standing(StopAt(time_s=50.0)), standing(StopAt(time_s=50.0), seed=2)
+    over.add({"kind": "stopped", "at": 50.0, "reason": "time"})
+    waiting = Standing("fedavg", 1, StopAt())
+    batches = [
+        Batch("study/mnist", [over, under_way], run_s=10.0),
+        Batch("study/cifar10", [waiting], run_s=30.0),
+    ]
+    overview = Overview(batches, now=lambda: clock[0])
+    clock[0] = 106.0
+    # Of 10 + 10 + 30 s of work 10 + 5 are done, in 6 s: 14 s are left.
+    assert overview.left_s() == pytest.approx(14.0)
+    console = Console(width=80, file=StringIO(), record=True)
+    console.print(overview)
+    text = console.export_text()
+    row = next(line for line in text.splitlines() if "study/mnist" in line)
+    assert row.split()[1:8] == ["1", "of", "2", "1", "pisces,", "seed", "2"]
+    assert "cifar10" not in text
+    assert "1 of 3 runs; about 14 s left" in text
+
+
+def test_an_overview_of_nothing_done_makes_no_guess() -> None:
+    overview = Overview([Batch("study/mnist", [Standing("pisces", 1, StopAt())], run_s=1.0)])
+    assert overview.left_s() is None
 
 
 def test_a_tail_hands_out_each_whole_line_once(tmp_path: Path) -> None:

@@ -77,20 +77,29 @@ def facts() -> Facts:
     )
 
 
-@pytest.fixture
-def made(folder: Path, tmp_path: Path) -> Record:
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "events.jsonl").write_text('{"kind": "stopped", "at": 1.0, "reason": "time"}\n')
+def recorded(folder: Path, *pictures: plan.Picture) -> Record:
+    (folder / "events.jsonl").write_text('{"kind": "stopped", "at": 1.0, "reason": "time"}\n')
     plans = planned(plan.load(folder), folder, Wish(build.resolved))
-    return record_of(Run.open(run), plans[0], facts(), "by hand")
+    return record_of(Run.open(folder), plans[0], facts(), "by hand", pictures)
+
+
+@pytest.fixture
+def made(folder: Path) -> Record:
+    return recorded(folder, "aggregations", "involvement", "losses")
+
+
+def test_what_no_picture_needs_is_not_kept(folder: Path) -> None:
+    lean = recorded(folder, "curves", "bars", "sweep")
+    assert (lean.clients, lean.losses, lean.versions, lean.versions_at) == (None, None, (), ())
 
 
 def test_curves_are_thinned_and_keep_their_end(made: Record) -> None:
     # Every third of 250 points, and the last one, 249, which is the 84th third already.
     assert len(made.times) == len(made.values) == 84 <= MOST_POINTS
     assert (made.times[-1], made.values[-1]) == (249, 0.996)
-    assert (made.versions_at[-1], made.versions[-1]) == (249.5, 250)
+    # Every tenth version, the 1st to the 241st, and the last.
+    assert (len(made.versions), made.versions[-2:]) == (26, (241, 250))
+    assert made.versions_at[-1] == 249.5
 
 
 def test_clients_are_kept_of_the_first_seed(made: Record) -> None:

@@ -72,7 +72,7 @@ class Work:
 
     def add(self, run: Planned) -> None:
         """Keep what there is to keep of a finished run."""
-        self.records[run.key] = _record(self.runs / run.folder, run)
+        self.records[run.key] = _record(self.runs / run.folder, run, self.study.figures)
         self.has_changed = True
         records.save(self.pages, self.in_order())
 
@@ -240,7 +240,7 @@ def _teller(batches: Sequence[Batch], quiet: bool) -> Callable[[], None]:
     return tell
 
 
-def _record(folder: Path, planned: Planned) -> Record:
+def _record(folder: Path, planned: Planned, pictures: Sequence[plan.Picture]) -> Record:
     from pisces.world import corrupted_clients
 
     run, settings = Run.open(folder), planned.config
@@ -251,7 +251,7 @@ def _record(folder: Path, planned: Planned) -> Record:
         settings.clients.concurrency,
         corrupted_clients(settings).tolist(),
     )
-    return record_of(run, planned, facts, made_with(settings.train.device))
+    return record_of(run, planned, facts, made_with(settings.train.device), pictures)
 
 
 def made_with(device: str) -> str:

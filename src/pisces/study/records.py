@@ -21,10 +21,12 @@ from pisces.record.writer import replace_file
 from pisces.report.estimate import UNKNOWN, Ends
 from pisces.report.facts import Facts, Floats
 from pisces.report.measures import measure_all
+from pisces.study.plan import Picture
 from pisces.study.runs import Planned
 
 RESULTS = "results.json"
 MOST_POINTS = 100  # of a curve
+MOST_VERSIONS = 25  # of the count of versions, which is almost a straight line
 NUM_BINS = 40  # of the loss dynamics
 DIGITS = 5
 
@@ -66,8 +68,8 @@ class Record:
     measures: dict[str, Ends]
     times: Column
     values: Column
-    versions_at: Column  # instants of as many versions, evenly chosen
-    versions: Column
+    versions_at: Column  # instants of as many ...
+    versions: Column  # ... versions, evenly chosen
     made_with: str
     trained_by: str
     wall_s: float
@@ -80,10 +82,14 @@ class Record:
         return self.case, self.variant, self.x, self.seed
 
 
-def record_of(run: Run, plan: Planned, facts: Facts, made_with: str) -> Record:
-    """What is kept of a finished run."""
-    chosen = _thinned(len(facts.times))
-    versions = _thinned(len(facts.aggregated_at))
+def record_of(
+    run: Run, plan: Planned, facts: Facts, made_with: str, pictures: Sequence[Picture]
+) -> Record:
+    """What is kept of a finished run, as far as the study's pictures need it."""
+    chosen = _thinned(len(facts.times), MOST_POINTS)
+    versions = _thinned(len(facts.aggregated_at), MOST_VERSIONS)
+    versions = versions if "aggregations" in pictures else []
+    by_client = plan.is_first and not {"involvement", "staleness"}.isdisjoint(pictures)
     return Record(
         case=plan.case,
         variant=plan.variant,
@@ -100,8 +106,8 @@ def record_of(run: Run, plan: Planned, facts: Facts, made_with: str) -> Record:
         made_with=made_with,
         trained_by=run.summary.get("trained_by", ""),
         wall_s=rounded(run.summary.get("wall_s")) or 0.0,
-        clients=_clients(facts) if plan.is_first else None,
-        losses=_losses(facts) if facts.corrupted else None,
+        clients=_clients(facts) if by_client else None,
+        losses=_losses(facts) if facts.corrupted and "losses" in pictures else None,
     )
 
 
@@ -134,9 +140,9 @@ def _mean(values: Floats) -> float | None:
     return rounded(values.mean()) if len(values) else None
 
 
-def _thinned(num: int) -> list[int]:
-    """At most so many places, evenly chosen, with the last among them."""
-    step = max(1, math.ceil(num / MOST_POINTS))
+def _thinned(num: int, most: int) -> list[int]:
+    """Of so many places at most some (and the last), evenly chosen."""
+    step = max(1, math.ceil(num / most))
     return sorted({*range(0, num, step), *([num - 1] if num else [])})
 
 
