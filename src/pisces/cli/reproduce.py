@@ -13,7 +13,8 @@ from rich.table import Table
 from pisces.cli.compare import Jobs
 from pisces.cli.console import Quiet, stderr, stdout
 from pisces.cli.options import names, numbers
-from pisces.cli.studies import Outcome, Place, Work, collect, open_study, run, wish_for, write_pages
+from pisces.cli.studies import Outcome, run, write_pages
+from pisces.cli.work import Place, Work, collect, open_study, wish_for
 from pisces.errors import ConfigError, DataError
 from pisces.explain import known
 from pisces.report.table import duration

@@ -1,0 +1,160 @@
+"""A study at work: what is asked of it, what is known of it, and what is left to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import pisces
+from pisces.record.reader import Run
+from pisces.record.writer import SUMMARY
+from pisces.report.facts import Facts
+from pisces.study import plan, records
+from pisces.study.page import PAGE, Missing
+from pisces.study.records import Key, Record, record_of
+from pisces.study.runs import Planned, Wish, planned
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where runs go, and with those of a trial its pages."""
+
+    runs: Path
+    is_trial: bool
+
+    def runs_of(self, study: Path) -> Path:
+        """Where the runs of a study go."""
+        return self.runs / study.name / "runs" if self.is_trial else self.runs / study.name
+
+    def pages_of(self, study: Path) -> Path:
+        """Where its page, pictures and records go: a trial's never beside the real ones."""
+        return self.runs / study.name if self.is_trial else study
+
+    def index_of(self, folder: Path) -> Path:
+        """Where the page over all studies goes."""
+        return (self.runs if self.is_trial else folder) / PAGE
+
+
+@dataclass(slots=True)
+class Work:
+    """A study, what is known of it and what is asked."""
+
+    name: str
+    study: plan.Study
+    pages: Path
+    runs: Path
+    whole: Sequence[Planned]  # all its runs, of every case
+    asked: Sequence[Planned]  # of the cases asked for
+    records: dict[Key, Record]
+    num_dropped: int
+    has_changed: bool = False
+
+    def left(self, among: Sequence[Planned]) -> list[Planned]:
+        """Those that have no record yet."""
+        return [run for run in among if run.key not in self.records]
+
+    def run_s(self, case: str) -> float:
+        """About how long a run of a case takes: as long as those measured."""
+        measured = [r.wall_s for r in self.records.values() if r.case == case]
+        return median(measured) if measured else self.study.case_named(case).run_s
+
+    def left_s(self) -> float:
+        """About how long all that is left takes, one run at a time."""
+        return sum(self.run_s(run.case) for run in self.left(self.whole))
+
+    def add(self, run: Planned) -> None:
+        """Keep what there is to keep of a finished run."""
+        self.records[run.key] = _record(self.runs / run.folder, run, self.study.figures)
+        self.has_changed = True
+        records.save(self.pages, self.in_order())
+
+    def in_order(self) -> list[Record]:
+        """The records as the study names them: by case, point, variant and seed."""
+        order = {run.key[:3]: number for number, run in enumerate(self.whole)}
+        return sorted(self.records.values(), key=lambda r: (order.get(r.key[:3], 0), r.seed))
+
+    def missing(self) -> dict[str, Missing]:
+        """What is left of each case."""
+        left = self.left(self.whole)
+        return {
+            run.case: Missing(
+                num_runs=(num := sum(other.case == run.case for other in left)),
+                seconds=num * self.run_s(run.case),
+                dataset=run.config.data.dataset,
+            )
+            for run in left
+        }
+
+
+def wish_for(
+    seeds: Sequence[int] | None, cases: Sequence[str], device: str, *, smoke: bool
+) -> Wish:
+    """What is asked of every study."""
+    from pisces import build
+
+    return Wish(build.resolved, seeds, cases, device, smoke)
+
+
+def open_study(folder: Path, place: Place, wish: Wish) -> Work:
+    """A study with what is known of it; records of other settings or targets are left out."""
+    study = plan.load(folder)
+    pages = place.pages_of(folder)
+    found = records.load(pages)
+    seeds = sorted({record.seed for record in found})
+    whole = planned(study, folder, replace(wish, cases=()))
+    known = planned(study, folder, replace(wish, cases=(), seeds=seeds)) if found else []
+    now = {run.key: (run.digest, run.target) for run in known}
+    kept = {r.key: r for r in found if now.get(r.key) == (r.digest, r.target)}
+    return Work(
+        name=folder.name,
+        study=study,
+        pages=pages,
+        runs=place.runs_of(folder),
+        whole=whole,
+        asked=[run for run in whole if not wish.cases or run.case in wish.cases],
+        records=kept,
+        num_dropped=len(found) - len(kept),
+    )
+
+
+def collect(work: Work) -> None:
+    """Keep runs that were finished and have no record, or one for another target."""
+    for run in work.left(work.asked):
+        if _is_finished(work.runs / run.folder):
+            work.add(run)
+
+
+def _is_finished(folder: Path) -> bool:
+    try:
+        summary = json.loads((folder / SUMMARY).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return bool(summary.get("reason") != "interrupted")
+
+
+def _record(folder: Path, planned: Planned, pictures: Sequence[plan.Picture]) -> Record:
+    from pisces.world import corrupted_clients
+
+    run, settings = Run.open(folder), planned.config
+    facts = Facts.of(
+        run,
+        planned.target,
+        settings.stop.metric,
+        settings.clients.concurrency,
+        corrupted_clients(settings).tolist(),
+    )
+    return record_of(run, planned, facts, made_with(settings.train.device), pictures)
+
+
+def made_with(device: str) -> str:
+    """The software and the machine, for the record."""
+    import torch
+
+    from pisces.machine import device_of, num_cores
+
+    on_gpu = device_of(device).type == "cuda"
+    machine = torch.cuda.get_device_name() if on_gpu else f"{num_cores()} CPU cores"
+    return f"pisces {pisces.__version__}, torch {torch.__version__}, {machine}"
