@@ -126,7 +126,7 @@ def why(judged: Sequence[Judged]) -> str:
     if not measured:
         return "no claim has been measured yet"
     held = [one for one in measured if one.verdict == "holds"]
-    others = [one for one in measured if one.verdict != "holds"]
+    others = sorted((one for one in measured if one.verdict != "holds"), key=lambda o: o.verdict)
     counted = f"{len(held)} of {len(measured)} measured claims hold"
     shown = others or held
     told = "; ".join(f"{_brief(one)}" for one in shown[:MOST_TOLD])
