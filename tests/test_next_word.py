@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -159,6 +160,12 @@ def test_real_authors() -> None:
 def test_what_text_cannot_have_is_refused(change: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         simulation(config_of(change))
+
+
+def test_perplexity_is_taken() -> None:
+    s = simulation(config_of())
+    with pytest.raises(ConfigError, match="may not be called 'perplexity': rename it"):
+        replace(s, metrics={"perplexity": lambda _outputs, _targets: 1.0})
 
 
 def test_pictures_have_no_perplexity() -> None:
