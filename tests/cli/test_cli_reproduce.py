@@ -143,6 +143,21 @@ def test_more_seeds_add_to_what_there_is(done: Path, pisces: Pisces) -> None:
     assert set(before) < set(made_at())
 
 
+def test_what_is_the_same_run_in_two_studies_is_made_once(done: Path, pisces: Pisces) -> None:
+    second = done.parent / "again"
+    shutil.copytree(done, second)
+    (second / "results.json").unlink()
+    change(second, 'name = "pisces"', 'name = "ours"')
+    change(second, 'reference = "pisces"', 'reference = "ours"')
+    change(second, 'of = "pisces"', 'of = "ours"')
+    before = made_at()
+    assert pisces("reproduce", "again", "-q").code == 0
+    assert made_at() == before
+    kept = [json.loads((study / "results.json").read_text())["runs"] for study in (done, second)]
+    assert [run["variant"] for run in kept[1]] == ["ours", "fedavg"]
+    assert [run["measures"] for run in kept[0]] == [run["measures"] for run in kept[1]]
+
+
 def test_an_unfinished_run_is_made_again(done: Path, pisces: Pisces) -> None:
     (done / "results.json").unlink()
     killed, interrupted = folders()

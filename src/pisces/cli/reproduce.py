@@ -81,8 +81,7 @@ def reproduce(
         return
     works = [open_study(found[name], place, wish) for name in chosen]
     _check_cases(wish.cases, works)
-    for work in works:
-        collect(work)
+    collect(works, place)
     outcome = Outcome() if redraw else run(works, jobs, quiet=quiet)
     write_pages(works, found.values(), place, wish, redraw=redraw)
     _say(works, outcome)
@@ -127,7 +126,10 @@ def _listing(works: Sequence[Work]) -> Table:
         time = duration(work.left_s()) if left else ""
         done = len(work.whole) - left
         table.add_row(work.name, work.study.paper, f"{len(work.whole)}", f"{done}", time)
-    table.caption = "times: one run at a time; guessed for a GPU until runs have been measured"
+    table.caption = (
+        "times: one run at a time, guessed for a GPU until runs have been measured; "
+        "a run that several studies ask for is made once"
+    )
     return table
 
 

@@ -30,11 +30,13 @@ class Outcome:
 
 def run(works: Sequence[Work], num_workers: int | None, *, quiet: bool) -> Outcome:
     """Make all runs that are left, and keep a record of each as it ends."""
-    outcome, todo = Outcome(), []
+    outcome = Outcome()
+    wanted: dict[str, list[tuple[Work, Planned]]] = {}  # studies may ask for the same run
     for work in works:
-        todo += [(work, run) for run in _runnable(work, outcome)]
-    if todo:
-        _work_through(todo, num_workers, outcome, quiet=quiet)
+        for run in _runnable(work, outcome):
+            wanted.setdefault(run.digest, []).append((work, run))
+    if wanted:
+        _work_through(list(wanted.values()), num_workers, outcome, quiet=quiet)
     return outcome
 
 
@@ -58,22 +60,23 @@ def _runnable(work: Work, outcome: Outcome) -> list[Planned]:
 
 
 def _work_through(
-    todo: Sequence[tuple[Work, Planned]],
+    wanted: Sequence[Sequence[tuple[Work, Planned]]],
     num_workers: int | None,
     outcome: Outcome,
     *,
     quiet: bool,
 ) -> None:
+    todo = [who[0] for who in wanted]
     jobs = [Job(run.config, work.runs / run.folder) for work, run in todo]
     for job in jobs:
         shutil.rmtree(job.out, ignore_errors=True)  # begun, not finished
     standings = [Standing(_label(run), run.seed, run.config.stop) for _, run in todo]
     batches = _batches(todo, standings)
-    by_folder = {job.out: pair for job, pair in zip(jobs, todo, strict=True)}
+    by_folder = {job.out: who for job, who in zip(jobs, wanted, strict=True)}
 
     def keep(job: Job) -> None:
-        work, run = by_folder[job.out]
-        work.add(run)
+        for work, run in by_folder[job.out]:
+            work.add(run, job.out)
         outcome.num_runs += 1
 
     device = todo[0][1].config.train.device

@@ -65,9 +65,9 @@ class Work:
         """About how long all that is left takes, one run at a time."""
         return sum(self.run_s(run.case) for run in self.left(self.whole))
 
-    def add(self, run: Planned) -> None:
+    def add(self, run: Planned, folder: Path) -> None:
         """Keep what there is to keep of a finished run."""
-        self.records[run.key] = _record(self.runs / run.folder, run, self.study.figures)
+        self.records[run.key] = _record(folder, run, self.study.figures)
         self.has_changed = True
         records.save(self.pages, self.in_order())
 
@@ -120,11 +120,21 @@ def open_study(folder: Path, place: Place, wish: Wish) -> Work:
     )
 
 
-def collect(work: Work) -> None:
-    """Keep runs that were finished and have no record, or one for another target."""
-    for run in work.left(work.asked):
-        if _is_finished(work.runs / run.folder):
-            work.add(run)
+def collect(works: Sequence[Work], place: Place) -> None:
+    """Keep runs that were finished and have no record, or one for another target.
+
+    They may be another study's: what is the same run is made once.
+    """
+    summaries = sorted(place.runs.glob(f"**/*-seed*/{SUMMARY}"))
+    finished = {
+        path.parent.name.rpartition("-")[2]: path.parent
+        for path in summaries
+        if _is_finished(path.parent)
+    }
+    for work in works:
+        for run in work.left(work.asked):
+            if run.short_digest in finished:
+                work.add(run, finished[run.short_digest])
 
 
 def _is_finished(folder: Path) -> bool:

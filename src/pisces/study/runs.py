@@ -49,10 +49,15 @@ class Planned:
         return self.case, self.variant, self.x, self.seed
 
     @property
+    def short_digest(self) -> str:
+        """What a folder's name has of it."""
+        return self.digest[:8]
+
+    @property
     def folder(self) -> Path:
         """Where it goes, below the study's folder of runs."""
         at = "" if self.x is None else f"-{self.x:g}"
-        return Path(self.case) / f"{self.variant}{at}-seed{self.seed}-{self.digest[:8]}"
+        return Path(self.case) / f"{self.variant}{at}-seed{self.seed}-{self.short_digest}"
 
 
 @dataclass(frozen=True, slots=True)
