@@ -123,7 +123,7 @@ def test_another_target_is_read_off_the_runs(done: Path, pisces: Pisces) -> None
     before = made_at()
     change(done, "target = 0.5", "target = 0.2")
     ran = pisces("reproduce", "speed", "-q")
-    assert "2 records were of other settings or targets" in ran.err
+    assert "records of other settings or targets: 2" in ran.err
     assert made_at() == before
     assert "Target: accuracy 0.2." in (done / "RESULTS.md").read_text()
 
@@ -131,7 +131,7 @@ def test_another_target_is_read_off_the_runs(done: Path, pisces: Pisces) -> None
 def test_other_settings_are_other_runs(done: Path, pisces: Pisces) -> None:
     change(done, 'protocol = "fedavg"', 'protocol = "fedavg"\nset = ["train.epochs=1"]')
     ran = pisces("reproduce", "speed", "-q")
-    assert "1 records were of other settings" in ran.err
+    assert "records of other settings or targets: 1" in ran.err
     assert len(folders()) == 3  # the old run is left alone
     assert len(json.loads((done / "results.json").read_text())["runs"]) == 2
 

@@ -32,7 +32,7 @@ def test_the_page(study: Study, record: MakeRecord) -> None:
     assert claim + " holds |" in text
     # Seed 3 did not get there, which leaves the median of three as it is.
     assert "| slow | 10 | 3 | 2.00x (? to ?) | 20 s (20 s to ?) | 0.95 | 0 |" in text
-    assert "*Not run: 20 runs are left, about 1,200 s one at a time" in text
+    assert "*Not run: runs to make: 20, about 1,200 s one at a time" in text
     assert "`pisces data get femnist`" in text
     assert "- 12 runs, seeds 1, 2, 3; wall time together 30 s" in text
 

@@ -140,7 +140,7 @@ def _say(works: Sequence[Work], outcome: Outcome) -> None:
         text = f"{work.name}: {overall(judged)}; {why(judged)} ({work.pages / PAGE})"
         stdout.print(text, soft_wrap=True, highlight=False, markup=False)
         if work.num_dropped:
-            _warn(f"{work.name}: {work.num_dropped} records were of other settings or targets")
+            _warn(f"{work.name}: records of other settings or targets: {work.num_dropped}")
     for name, lack in outcome.skipped.items():
         _warn(f"skipped {name}: {lack}")
     for failure in outcome.failures:

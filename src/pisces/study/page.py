@@ -140,7 +140,7 @@ def _missing(results: Results, case: Case) -> str:
     left = results.missing[case.name]
     what = "Not all run" if results.of(case) else "Not run"
     return (
-        f"*{what}: {left.num_runs} runs are left, about {duration(left.seconds)} one at a time: "
+        f"*{what}: runs to make: {left.num_runs}, about {duration(left.seconds)} one at a time: "
         f"`pisces reproduce {results.name} --case {case.name}`. Needs the dataset {left.dataset} "
         f"(`pisces data get {left.dataset}`).*"
     )
