@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from pisces.report.estimate import in_words
 from pisces.report.measures import MEASURES
 from pisces.report.sheets import Style, draw_curves, draw_target, save, styles
+from pisces.stop import lower_is_better
 from pisces.study.material import (
     Material,
     floats,
@@ -61,7 +62,21 @@ def _curves(material: Material) -> Figure:
             draw_curves(axes, material.style(variant), curves, label)
         _draw_target(axes, material.records[0].target, alone=len(panels) == 1)
         axes.set_xlim(left=0)
+    _look_closer(panels[0], material.records)  # the others share its scale
     return with_legend(figure, panels, BAND)
+
+
+def _look_closer(axes: Axes, records: Sequence[Record]) -> None:
+    """Leave out what lies far below the target: the first minutes would flatten all the rest."""
+    target, less_is_more = records[0].target, lower_is_better(records[0].metric)
+    values = [v for record in records for v in record.values if v is not None]
+    best = (min if less_is_more else max)(values, default=target)
+    shown = max(4 * abs(best - target), 0.1 * abs(target))
+    low, high = axes.get_ylim()
+    if less_is_more:
+        axes.set_ylim(top=min(high, target + shown))
+    else:
+        axes.set_ylim(bottom=max(low, target - shown))
 
 
 def _draw_target(axes: Axes, target: float, *, alone: bool) -> None:
