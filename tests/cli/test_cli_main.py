@@ -14,7 +14,7 @@ import pisces as package
 from pisces.cli import runs
 from pisces.cli.main import app
 
-COMMANDS = ("demo", "run", "compare", "report", "runs", "evaluate", "config")
+COMMANDS = ("demo", "run", "compare", "report", "runs", "reproduce", "evaluate", "config")
 
 
 def test_the_version(pisces: Callable[..., Any]) -> None:
