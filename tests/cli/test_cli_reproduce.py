@@ -177,9 +177,11 @@ def test_what_lacks_its_data_is_skipped(done: Path, pisces: Pisces) -> None:
     assert ran.err.startswith("skipped speed/mnist: ")
     assert pisces("reproduce", "all", "--redraw").code == 0
     assert "`pisces data get mnist`" in (done / "RESULTS.md").read_text()
-    (done / "results.json").unlink()
+    for name in ("results.json", "RESULTS.md"):
+        (done / name).unlink()
     nothing = pisces("reproduce", "all", "-q", "--case", "mnist")
     assert nothing.code == 2
+    assert not (done / "RESULTS.md").exists()
     assert "nothing could be run" in nothing.err
 
 

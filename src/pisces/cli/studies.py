@@ -126,8 +126,11 @@ def write_pages(
 ) -> None:
     """The page of each study that has changed, and the one over all of them."""
     for work in works:
-        if redraw or work.has_changed or work.num_dropped or not (work.pages / PAGE).exists():
+        is_new = bool(work.records) and not (work.pages / PAGE).exists()
+        if redraw or work.has_changed or work.num_dropped or is_new:
             _write_page(work, place)
+    if not any(work.records for work in works):
+        return
     studies = list(all_studies)
     opened = {work.name: work for work in works}
     rows = []
