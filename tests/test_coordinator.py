@@ -39,7 +39,7 @@ from pisces.execute.failures import Failures
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.virtual import VirtualExecutor
 from pisces.pace.fedbuff import Buffered
-from pisces.policy import Assignment, Policies, Selector
+from pisces.policy import Aggregator, Assignment, Combination, Policies, Selector
 from pisces.protocols import fedavg
 from pisces.record.lines import Line
 from pisces.stop import Stop
@@ -52,6 +52,7 @@ from pisces.types import (
     Plan,
     Report,
     Task,
+    Update,
     Weights,
 )
 
@@ -693,6 +694,35 @@ def test_a_model_that_would_not_be_finite_is_not_made() -> None:
     assert "the model would not be finite" in reasons
     assert of_kind(lines, "aggregated") == []
     assert run.coordinator.weights.flat.equal(START.flat)
+
+
+def test_what_is_published_is_evaluated_and_handed_out_but_not_trained_from() -> None:
+    class Twice(Aggregator):
+        """Every version is one more than the last; what is published is a hundred more."""
+
+        def combine(self, weights: Weights, updates: Sequence[Update], view: View, rng: object):  # type: ignore[no-untyped-def]
+            new = Weights(weights.flat + 1, weights.layout)
+            shown = Weights(weights.flat + 100, weights.layout)
+            return Combination(new, (1.0,) * len(updates), published=shown)
+
+    starts: list[float] = []
+
+    def respond(asked: Task, now: float) -> list[Event]:
+        starts.append(float(asked.weights.flat[0]))
+        return [Arrived(now + 1.0, asked.id, asked.client, START, Report(NUM_EXAMPLES, 1.0, 1.0))]
+
+    zero = float(START.flat[0])
+    policies = replace(fedavg(2), aggregator=Twice())
+    world = replace(PAIR, stop=Stop(versions=2), schedule=Schedule(every_versions=1))
+    seen: list[float] = []
+    evaluator = Inline(lambda w: {"accuracy": seen.append(float(w.flat[0])) or 0.0})  # type: ignore[func-returns-value]
+    fake = FakeExecutor(joins(2), respond)
+    run = assemble(policies, world, executor=fake, evaluator=evaluator)
+    handed_out = run.coordinator.run()
+    assert starts == [zero, zero, zero + 1, zero + 1]
+    assert seen == [zero, zero + 100, zero + 101]
+    assert float(handed_out.flat[0]) == zero + 101
+    assert float(run.coordinator.weights.flat[0]) == zero + 2
 
 
 @pytest.mark.parametrize("junk", [None, [3], [Assignment(1.0)], [Assignment(True)]])  # type: ignore[arg-type]

@@ -144,6 +144,16 @@ def test_updates_are_clipped_where_asked() -> None:
     assert combined(protocols.pisces(20, clip=0.5))[0] == 11.25
 
 
+def test_an_average_is_published_where_asked() -> None:
+    # C = 4 and half of it, so two updates: the second version of one counts half of that.
+    how = protocols.pisces(4, average=0.5).aggregator
+    for value in (4.0, 8.0):
+        updates = [update(0, [value], base=[0.0])]
+        made = how.combine(weights([0.0]), updates, view(), generator(1, "aggregate"))
+    assert made.published is not None
+    assert made.published.flat.item() == pytest.approx(4 + 4 * 2 / 3)  # 1 / (1 + 1/2) so early
+
+
 def test_the_letter_of_the_paper_averages_by_samples_alone() -> None:
     assert combined(protocols.pisces_paper(20)) == (14.0, (0.25, 0.75))
     assert chosen(protocols.pisces_paper(20)) == 0  # there the staleness counts

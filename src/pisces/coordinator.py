@@ -59,6 +59,7 @@ class Coordinator:
         deadline_s: float | None = None,
     ) -> None:
         self.weights = weights
+        self.published = weights
         self.reason: str | None = None
         self._selector = policies.selector
         self._pacer = policies.pacer
@@ -82,14 +83,14 @@ class Coordinator:
         self._aggregate_rng = generator(seed, "aggregate")
 
     def run(self) -> Weights:
-        """Go on until there is a reason to stop; returns the last version's weights."""
+        """Go on until there is a reason to stop; returns the last version as it is published."""
         try:
             while self.reason is None:
                 self.step()
         except KeyboardInterrupt:
             self.reason = "interrupted"
         self._finish(self.reason)
-        return self.weights
+        return self.published
 
     def step(self) -> None:
         """One turn of the loop."""
@@ -144,6 +145,7 @@ class Coordinator:
             self._drop_buffer("the model would not be finite")
             return
         self.weights = combination.weights
+        self.published = combination.published or combination.weights
         done = self._manager.advance(view.now, combination.coefficients)
         self._recorder.record(done)
         log.info(
@@ -278,7 +280,7 @@ class Coordinator:
     def _evaluate(self) -> None:
         now, version = self._executor.now, self._manager.version
         self._evaluated = (now, version)
-        self._evaluator.start(now, version, self.weights)
+        self._evaluator.start(now, version, self.published)
 
     def _take_evaluations(self, *, all_of_them: bool = False) -> None:
         finished = self._evaluator.drain() if all_of_them else self._evaluator.finished()
@@ -304,7 +306,7 @@ class Coordinator:
 
     def state(self) -> State:
         """Everything needed to go on in a new process as if nothing had happened."""
-        state = State(arrays={"weights": self.weights.flat})
+        state = State(arrays={"weights": self.weights.flat, "published": self.published.flat})
         for name, part in self._parts.items():
             state.add(name, part.state())
         state.values |= {
@@ -319,6 +321,7 @@ class Coordinator:
     def restore(self, state: State) -> None:
         """Take up what `state` handed over."""
         self.weights = Weights(state.arrays["weights"], self.weights.layout)
+        self.published = Weights(state.arrays["published"], self.weights.layout)
         for name, part in self._parts.items():
             part.restore(state.part(name))
         self._num_ticks = state.values["num_ticks"]

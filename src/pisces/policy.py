@@ -39,10 +39,15 @@ class Release:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Combination:
-    """New weights, and the coefficient each update was given in them."""
+    """New weights, and the coefficient each update was given in them.
+
+    Clients train from `weights`. What is evaluated and handed out is `published`, if that is not
+    the same.
+    """
 
     weights: Weights
     coefficients: tuple[float, ...]
+    published: Weights | None = None
 
 
 class Selector(Stateful, Protocol):

@@ -14,13 +14,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from pisces.aggregate.average import Averaged
 from pisces.aggregate.clip import Clipped
 from pisces.aggregate.mean import DiscountedMean, Reference, Share
 from pisces.clients.reliability import LossOutliers
 from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.pisces import Adaptive, Mode
-from pisces.policy import Policies
+from pisces.policy import Aggregator, Policies
 from pisces.select.oort import Oort
 from pisces.select.pisces import Guided
 from pisces.select.uniform import Uniform
@@ -128,6 +129,14 @@ def pisces(
         float,
         Field(ge=0, allow_inf_nan=False, description="cut updates to so many usual norms; 0: none"),
     ] = 0.0,
+    average: Annotated[
+        float,
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="publish the average over the updates of so many times C; 0: the last",
+        ),
+    ] = 0.0,
     outlier_window: Window = 5,
     outlier_eps: Annotated[
         float,
@@ -160,8 +169,9 @@ def pisces(
         max_staleness=bound,
         drop=drop_outliers,
     )
-    aggregator = Clipped(mean, factor=clip) if clip else mean
-    return Policies(guided, adaptive, aggregator, judge)
+    how: Aggregator = Clipped(mean, factor=clip) if clip else mean
+    how = Averaged(how, horizon=average * concurrency) if average else how
+    return Policies(guided, adaptive, how, judge)
 
 
 def pisces_paper(

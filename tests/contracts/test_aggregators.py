@@ -15,6 +15,7 @@ from runs import implementations, through_json
 from worlds import update, view, weights
 
 import pisces.aggregate
+from pisces.aggregate.average import Averaged
 from pisces.aggregate.clip import Clipped
 from pisces.aggregate.mean import DiscountedMean
 from pisces.policy import Aggregator, Combination
@@ -29,6 +30,7 @@ AGGREGATORS: dict[str, Callable[[], Aggregator]] = {
     "mean, as Pisces": lambda: DiscountedMean(staleness_penalty=0.5),
     "mean, small steps of few": lambda: DiscountedMean(reference="base", full_step=0.7),
     "clipped mean": lambda: Clipped(DiscountedMean(reference="base")),
+    "averaged mean": lambda: Averaged(DiscountedMean(reference="base"), horizon=4.0),
     "mean, half a step": lambda: DiscountedMean(reference="base", server_rate=0.5),
 }
 

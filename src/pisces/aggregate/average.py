@@ -1,0 +1,66 @@
+"""An average over recent versions: what is handed out is calmer than what is trained on.
+
+Each version carries the accidents of the few clients behind it. Their average, over the updates of
+the last few cohorts, has most of these accidents cancelled and is a better model than any of them
+(Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", SIAM J. 1992).
+Clients go on training from the versions themselves, so averaging never slows the training down.
+
+    average += (version - average) * m / min(horizon, m + seen / 2)
+
+for a version made of m updates after `seen` others: the horizon is counted in updates, because a
+pace may put one or twenty into a version, and is half of all there were while those are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from pisces.clients.view import View
+from pisces.errors import ConfigError
+from pisces.policy import Aggregator, Combination
+from pisces.types import State, Update, Weights
+
+
+class Averaged(Aggregator):
+    """Publishes the average of an inner aggregator's versions over `horizon` updates."""
+
+    def __init__(self, inner: Aggregator, *, horizon: float) -> None:
+        if not horizon > 0:
+            raise ConfigError(f"an average needs a horizon above 0 updates, not {horizon}")
+        self._inner = inner
+        self._horizon = horizon
+        self._average: torch.Tensor | None = None
+        self._num_seen = 0
+
+    def combine(
+        self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
+    ) -> Combination:
+        """The inner aggregator's version, and the average with it."""
+        made = self._inner.combine(weights, updates, view, rng)
+        if not bool(made.weights.flat.isfinite().all()):  # nobody will take it: forget it, too
+            return made
+        average = weights.flat if self._average is None else self._average
+        self._average = torch.lerp(average, made.weights.flat, self._share(len(updates)))
+        self._num_seen += len(updates)
+        return replace(made, published=Weights(self._average, weights.layout))
+
+    def _share(self, num: int) -> float:
+        """How much of the average the newest version is."""
+        return min(1.0, num / min(self._horizon, num + self._num_seen / 2))
+
+    def state(self) -> State:
+        """The average so far, and the inner aggregator's state."""
+        arrays = {} if self._average is None else {"average": self._average}
+        state = State({"num_seen": self._num_seen}, arrays)
+        state.add("inner", self._inner.state())
+        return state
+
+    def restore(self, state: State) -> None:
+        """Take both up."""
+        self._average = state.arrays.get("average")
+        self._num_seen = state.values["num_seen"]
+        self._inner.restore(state.part("inner"))
