@@ -44,6 +44,13 @@ def test_seeds_cases_and_the_small_size_can_be_asked_for(folder: Path) -> None:
     assert {run.config.clients.count for run in runs} == {10, 20}  # points have the last word
 
 
+def test_a_study_may_have_seeds_of_its_own(folder: Path) -> None:
+    study = plan.load(folder).model_copy(update={"first_seed": 101})
+    runs = planned(study, folder, WISH)
+    assert {run.seed for run in runs if run.case == "small"} == {101, 102}
+    assert {run.seed for run in planned(study, folder, Wish(build.resolved, seeds=[7]))} == {7}
+
+
 def test_the_digest_knows_what_makes_a_run() -> None:
     plain = digest(config.parse(""))
     same = ("[train]\ndevice = 'cpu'\nworkers = 3", "[clients]\ncount = 100", "[data]\nfolder='x'")

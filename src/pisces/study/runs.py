@@ -80,7 +80,8 @@ def planned(study: Study, folder: Path, wish: Wish) -> list[Planned]:
 
 
 def _of_case(study: Study, case: Case, folder: Path, wish: Wish) -> Iterator[Planned]:
-    seeds = wish.seeds or range(1, (case.seeds or NUM_SEEDS) + 1)
+    first = study.first_seed
+    seeds = wish.seeds or range(first, first + (case.seeds or NUM_SEEDS))
     points: Sequence[Point | None] = study.points_of(case) or [None]
     settings = [
         (variant, point, _config(study, case, folder, wish, variant, point))
