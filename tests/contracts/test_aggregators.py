@@ -27,7 +27,7 @@ AGGREGATORS: dict[str, Callable[[], Aggregator]] = {
     "mean, as FedBuff": lambda: DiscountedMean(
         share="equal", staleness_penalty=0.5, reference="base"
     ),
-    "mean, as Pisces": lambda: DiscountedMean(staleness_penalty=0.5),
+    "mean, as the code of Pisces": lambda: DiscountedMean(staleness_penalty=0.5),
     "mean, small steps of few": lambda: DiscountedMean(reference="base", full_step=0.7),
     "clipped mean": lambda: Clipped(DiscountedMean(reference="base")),
     "averaged mean": lambda: Averaged(DiscountedMean(reference="base"), horizon=4.0),
