@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import datafiles
 import numpy as np
 import pytest
 import safetensors.torch
@@ -18,7 +19,7 @@ from worlds import view
 from pisces import build
 from pisces.build import Simulation, resolved, settings_of, simulation, wire
 from pisces.config import Config, check, parse
-from pisces.errors import ConfigError, DataError, PiscesError
+from pisces.errors import ConfigError, DataError, MissingDataError, PiscesError
 from pisces.evaluate import Schedule
 from pisces.execute.availability import Always, Diurnal, Late, Markov, Trace
 from pisces.execute.failures import Failures
@@ -421,6 +422,25 @@ def test_models_fit_the_data(changes: list[str], num: int) -> None:
     s = built(*changes)
     assert flatten(s.model).layout.num_parameters == num
     assert s.model(s.data.inputs[:2]).shape == (2, 10)
+
+
+def test_a_copy_of_mnist_without_writers_says_where_they_come_from(tmp_path: Path) -> None:
+    datafiles.mnist_idx(tmp_path / "mnist")
+    changes = ("data.dataset=mnist", f"data.folder={tmp_path}", "data.partition=natural")
+    with pytest.raises(MissingDataError) as error:
+        built("clients.count=2", "clients.concurrency=1", *changes)
+    message = str(error.value)
+    assert f"data.partition: the copy of mnist in {tmp_path / 'mnist'} names no writers" in message
+    assert "qmnist-train-labels-idx2-int.gz" in message
+    assert "pisces data get mnist --from FOLDER" in message
+    assert not isinstance(error.value, ConfigError)
+
+
+def test_datasets_that_never_have_natural_clients_are_a_mistake(tmp_path: Path) -> None:
+    datafiles.mnist_npz(tmp_path / "fashion_mnist", "fashion_mnist", writer_train=None)
+    changes = ("data.dataset=fashion_mnist", f"data.folder={tmp_path}", "data.partition=natural")
+    with pytest.raises(ConfigError, match="fashion_mnist has no natural clients; use dirichlet"):
+        built("clients.count=2", "clients.concurrency=1", *changes)
 
 
 def test_a_run_can_start_from_given_weights(tmp_path: Path) -> None:

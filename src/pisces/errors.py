@@ -1,10 +1,12 @@
 """What can go wrong by the user's doing. A bug is any other exception.
 
     PiscesError
-    +-- ConfigError     a key, a value or a combination of them breaks a rule
-    +-- DataError       a dataset, trace or model file is missing or not what it should be
-    +-- RunError        a run folder cannot be read or written
-    +-- PolicyError     a policy (of yours, probably) broke its contract
+    +-- ConfigError                 a key, a value or a combination of them breaks a rule
+    |   +-- MissingPackageError     it needs a package that is not installed
+    +-- DataError                   a dataset, trace or model file is not what it should be
+    |   +-- MissingDataError        a dataset, or a part of it, is not there: get it
+    +-- RunError                    a run folder cannot be read or written
+    +-- PolicyError                 a policy (of yours, probably) broke its contract
 
 The message says the rule, the value and the remedy; the command line prints it without a traceback.
 """
@@ -18,8 +20,16 @@ class ConfigError(PiscesError, ValueError):
     """A setting breaks a rule."""
 
 
+class MissingPackageError(ConfigError):
+    """A setting needs a package that is not installed; the message names the extra."""
+
+
 class DataError(PiscesError):
-    """A data, trace or model file is missing or not what it should be."""
+    """A data, trace or model file cannot be read or is not what it should be."""
+
+
+class MissingDataError(DataError):
+    """A dataset, or a part of it, is not there; the message says where, and how to get it."""
 
 
 class RunError(PiscesError):

@@ -21,7 +21,7 @@ from pisces.data import corrupt, datasets, finding, partition
 from pisces.data.catalogue import CATALOGUE
 from pisces.data.federated import FederatedData
 from pisces.data.text import Cut
-from pisces.errors import ConfigError, DataError
+from pisces.errors import ConfigError, DataError, MissingDataError
 from pisces.execute import availability, latency
 from pisces.explain import known
 from pisces.models.albert import albert
@@ -94,7 +94,7 @@ def _rows(
     rng = generator(config.seed, "partition")
     if d.partition == "natural":
         if dataset.natural is None:
-            raise ConfigError(f"data.partition: {d.dataset} has no natural clients; use dirichlet")
+            raise _nobody(d)
         return partition.natural(dataset.natural, num_clients, rng, d.min_samples)
     sizes = _sizes(config, len(dataset.targets), base_s)
     if d.partition == "iid":
@@ -105,6 +105,19 @@ def _rows(
     if d.redraw:
         return partition.dirichlet_pools(dataset.targets.numpy(), sizes, alpha, rng)
     return partition.dirichlet(dataset.targets.numpy(), sizes, alpha, rng, overlap=d.overlap)
+
+
+def _nobody(d: cfg.Data) -> ConfigError | MissingDataError:
+    """The error where nothing says whose a sample is: nobody can, or only this copy does not."""
+    entry = CATALOGUE.get(d.dataset)
+    if entry is None or entry.clients is None:
+        return ConfigError(f"data.partition: {d.dataset} has no natural clients; use dirichlet")
+    there = finding.found(d.dataset, finding.folders(d.folder)).folder
+    return MissingDataError(
+        f"data.partition: the copy of {d.dataset} in {there} names no {entry.clients}. To get "
+        f"them, {entry.by_hand}: pisces data get {d.dataset} --from FOLDER --folder OTHER; then "
+        "point PISCES_DATA or data.folder to OTHER"
+    )
 
 
 def _alpha(

@@ -12,7 +12,7 @@ import torch
 
 from pisces.data.catalogue import CATALOGUE
 from pisces.data.finding import cache, folders, found, load, search
-from pisces.errors import DataError
+from pisces.errors import DataError, MissingDataError
 
 
 @pytest.fixture
@@ -70,14 +70,17 @@ def test_files_two_folders_below_are_found_and_all_must_be_in_one(tmp_path: Path
 def test_files_in_two_folders_are_not_guessed_between(tmp_path: Path) -> None:
     for name in ("FashionMNIST", "MNIST"):
         datafiles.mnist_idx(tmp_path / name / "raw")
-    with pytest.raises(DataError, match=r"in .*FashionMNIST/raw and in .*/MNIST/raw: name one"):
+    with pytest.raises(
+        DataError, match=r"in .*FashionMNIST/raw and in .*/MNIST/raw: name one"
+    ) as e:
         search(CATALOGUE["mnist"], tmp_path)
+    assert not isinstance(e.value, MissingDataError)  # it is there, and more than once
     assert search(CATALOGUE["mnist"], tmp_path / "MNIST") is not None
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_missing_dataset_says_how_to_get_it_and_where_it_looked(places: Path, name: str) -> None:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(MissingDataError) as caught:
         load(name)
     message = str(caught.value)
     assert len(message.splitlines()) == 1

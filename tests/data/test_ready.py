@@ -21,7 +21,7 @@ from pisces.data.finding import load, search
 from pisces.data.formats import npz
 from pisces.data.raw import Documents
 from pisces.data.text import Cut
-from pisces.errors import DataError
+from pisces.errors import DataError, MissingDataError, MissingPackageError
 
 
 def names(folder: Path) -> list[str]:
@@ -126,7 +126,9 @@ def test_a_cut_archive(tmp_path: Path) -> None:
 def test_files_that_are_not_there(tmp_path: Path, origin: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.txt").write_text("text")
-    with pytest.raises(DataError, match=rf"{origin}: mnist is not there.*mnist.npz.*four IDX"):
+    with pytest.raises(
+        MissingDataError, match=rf"{origin}: mnist is not there.*mnist.npz.*four IDX"
+    ):
         ready.get("mnist", tmp_path / "data", tmp_path / origin)
 
 
@@ -295,7 +297,13 @@ def test_a_hub_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("package", "name"), [("datasets", "mnist"), ("pyarrow.parquet", "femnist"), ("PIL", "cifar10")]
+    ("package", "name"),
+    [
+        ("datasets", "mnist"),
+        ("pyarrow.parquet", "femnist"),
+        ("PIL", "femnist"),  # pictures within Parquet
+        ("PIL", "cifar10"),
+    ],
 )
 def test_a_package_that_is_not_installed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, name: str
@@ -305,13 +313,13 @@ def test_a_package_that_is_not_installed_is_named(
         (tmp_path / file).touch()
     np.savez(tmp_path / "labels.npz", y_train=[1], y_test=[1])
     monkeypatch.setitem(sys.modules, package, None)  # what makes an import fail
-    with pytest.raises(DataError, match=r"pip install 'pisces-fl\[data\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'pisces-fl\[data\]'"):
         ready.get(name, tmp_path / "data", None if name == "mnist" else tmp_path)
 
 
 @pytest.mark.parametrize("name", ["stackoverflow", "stackexchange"])
 def test_what_is_not_on_the_hub_says_which_files_it_wants(tmp_path: Path, name: str) -> None:
     with pytest.raises(
-        DataError, match=r"Posts.xml, Comments.xml.*Parquet files with a column author"
+        MissingDataError, match=r"Posts.xml, Comments.xml.*Parquet files with a column author"
     ):
         ready.get(name, tmp_path)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from pisces.errors import ConfigError
+from pisces.errors import ConfigError, MissingPackageError
 from pisces.models.albert import albert
 from pisces.models.flat import flatten, layout_of
 from pisces.models.lstm import lstm
@@ -115,5 +115,7 @@ def test_albert_takes_texts_it_has_places_for(shape: tuple[int, ...]) -> None:
 
 def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ConfigError, match=r"albert needs .* pip install 'pisces-fl\[text\]'"):
+    with pytest.raises(
+        MissingPackageError, match=r"albert needs .* pip install 'pisces-fl\[text\]'"
+    ):
         albert((9,), 30)

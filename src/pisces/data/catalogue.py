@@ -103,8 +103,8 @@ CATALOGUE: Mapping[str, Entry] = {
             Source(_TWO_TABLES, Parquet(_MNIST_TABLE)),
         ),
         kind=Look(GREY, 10, mean=(0.1307,), sd=(0.3081,)),
-        by_hand="download its four IDX files (with QMNIST's training labels, which name writers) "
-        "and name their folder",
+        by_hand="download its four IDX files, beside them QMNIST's training labels "
+        "(qmnist-train-labels-idx2-int.gz), which name the writers, and name their folder",
         hub=Hub("ylecun/mnist", _MNIST_TABLE),
         clients="writers",
         digest="06b0d1f124c4e5fa796686ade41a9b778edacc8622f2195a352ef479ad44fc16",

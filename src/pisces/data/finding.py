@@ -11,7 +11,7 @@ from pisces.data.catalogue import CATALOGUE, Entry, Source
 from pisces.data.datasets import Dataset
 from pisces.data.raw import Found, Raw, Tell, silent
 from pisces.data.text import Cut
-from pisces.errors import DataError
+from pisces.errors import DataError, MissingDataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,10 @@ def _places(entry: Entry, source: Source, folders: Iterable[Path]) -> Iterator[P
             yield Place(entry, source, files)
 
 
-def _missing(name: str, folders: Sequence[Path]) -> DataError:
+def _missing(name: str, folders: Sequence[Path]) -> MissingDataError:
     entry = CATALOGUE[name]
     places = " and ".join(str(folder / name) for folder in folders)
-    return DataError(
+    return MissingDataError(
         f"{name} is not there. Get it: pisces data get {name}"
         f"{'' if entry.hub else ' --from FOLDER'}. Looked in {places} (data.folder or the variable "
         f"PISCES_DATA names another folder) for {forms(entry)}"

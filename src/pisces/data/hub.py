@@ -11,7 +11,7 @@ from typing import Any
 
 from pisces.data.formats.columns import Table, TableReader
 from pisces.data.raw import Raw, Tell
-from pisces.errors import DataError
+from pisces.errors import DataError, MissingPackageError
 
 _BATCH = 1000  # rows in memory at once
 
@@ -49,7 +49,7 @@ def _package(name: str) -> Any:
     try:
         import datasets
     except ImportError as error:
-        raise DataError(
+        raise MissingPackageError(
             f"{name} is on the Hugging Face hub, which needs the package datasets: "
             "pip install 'pisces-fl[data]'"
         ) from error

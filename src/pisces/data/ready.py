@@ -20,7 +20,7 @@ from pisces.data.catalogue import CATALOGUE, Entry
 from pisces.data.finding import Place, forms, search
 from pisces.data.formats import npz
 from pisces.data.raw import MOST_BYTES, Raw, Tell, silent
-from pisces.errors import DataError
+from pisces.errors import DataError, MissingDataError
 
 CHECKSUMS = "sha256.json"
 
@@ -106,7 +106,7 @@ def compare(folder: Path) -> bool:
 
 def _from_hub(name: str, entry: Entry, tell: Tell) -> tuple[Raw, Path]:
     if entry.hub is None:
-        raise DataError(
+        raise MissingDataError(
             f"{name} is not on the Hugging Face hub in a form we know. To get it, {entry.by_hand}: "
             f"pisces data get {name} --from FOLDER"
         )
@@ -125,7 +125,7 @@ def _place(name: str, within: Path, named: Path) -> Place:
     entry = CATALOGUE[name]
     place = _single(entry, within) if within.is_file() else search(entry, within)
     if place is None:
-        raise DataError(
+        raise MissingDataError(
             f"--from {named}: {name} is not there, which would be {forms(entry)}. "
             f"To get it, {entry.by_hand}"
         )

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from pisces.errors import ConfigError
+from pisces.errors import ConfigError, MissingPackageError
 
 Size = Literal["small", "base"]
 
@@ -83,7 +83,7 @@ def _masked_lm(**settings: Any) -> Any:
     try:
         from transformers import AlbertConfig, AlbertForMaskedLM
     except ImportError as error:
-        raise ConfigError(
+        raise MissingPackageError(
             "model.name: albert needs the transformers package: pip install 'pisces-fl[text]'"
         ) from error
     return AlbertForMaskedLM(AlbertConfig(**settings))

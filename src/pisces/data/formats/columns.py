@@ -56,6 +56,7 @@ class ImageTable:
 
     def read(self, tables: Sequence[Table], tell: Tell) -> Images:
         """All their images."""
+        pictures.require()
         train, labels, writers = self._images(tables[0], tell)
         if len(tables) > 1:
             test, test_labels, _ = self._images(tables[1], tell)

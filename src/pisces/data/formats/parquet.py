@@ -9,7 +9,7 @@ from typing import Any
 
 from pisces.data.formats.columns import Table, TableReader
 from pisces.data.raw import Found, Raw, Tell, damaged
-from pisces.errors import DataError
+from pisces.errors import MissingPackageError
 
 _BATCH = 1000  # rows in memory at once
 _MOST_ROWS = 1 << 28
@@ -48,7 +48,7 @@ def _opened(path: Path) -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise DataError(
+        raise MissingPackageError(
             f"{path} needs pyarrow, which is not installed: pip install 'pisces-fl[data]'"
         ) from error
     try:

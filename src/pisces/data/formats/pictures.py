@@ -10,13 +10,23 @@ import numpy as np
 
 from pisces.data.formats import npz
 from pisces.data.raw import Bytes, Found, Images, Tell, damaged
-from pisces.errors import DataError
+from pisces.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from PIL import Image
 
 SIDE = 32  # pixels of an image in a mosaic
 _MOST_PIXELS = 1 << 25  # of a mosaic, which has 10 million
+
+
+def require() -> None:
+    """An error now where Pillow is not installed: later it would be taken for a bad picture."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise MissingPackageError(
+            "pictures need Pillow, which is not installed: pip install 'pisces-fl[data]'"
+        ) from error
 
 
 def decode(content: bytes, shape: tuple[int, int, int]) -> Bytes:
@@ -31,6 +41,7 @@ def decode(content: bytes, shape: tuple[int, int, int]) -> Bytes:
 
 def mosaics(found: Found, tell: Tell) -> Images:
     """`train_0.webp` ... , `test.webp`: images side by side, row by row; labels in `labels.npz`."""
+    require()
     labels = npz.read(found[2][0], ("y_train", "y_test"))
     paths = [*found[0], found[1][0]]
     parts = []
@@ -59,10 +70,6 @@ def _mosaic(path: Path) -> Bytes:
 
 
 def _opened(file: Path | io.BytesIO) -> Image.Image:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise DataError(
-            "pictures need Pillow, which is not installed: pip install 'pisces-fl[data]'"
-        ) from error
+    from PIL import Image
+
     return Image.open(file, formats=["PNG", "WEBP"])
