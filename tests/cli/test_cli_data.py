@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +108,36 @@ def test_check_says_what_is_there(pisces: Pisces, folder: Path) -> None:
     (row,) = json.loads(pisces("data", "check", "mnist", "--folder", "data", "--json").out)
     assert row["good"]
     assert (row["num_train"], row["num_clients"], row["has_checksums"]) == (6, 3, False)
+
+
+def test_a_dataset_that_is_there_twice_is_a_fault_not_absent(pisces: Pisces, folder: Path) -> None:
+    for below in ("a", "b"):
+        datafiles.mnist_npz(folder / "data" / "mnist" / below)
+    ran = pisces("data", "list", "--folder", "data")
+    assert ran.out.count("not here") == len(CATALOGUE) - 1
+    assert "data/mnist/a and in data/mnist/b: name one" in " ".join(ran.out.split())
+    rows = json.loads(pisces("data", "list", "--folder", "data", "--json").out)
+    faults = {row["name"]: row["error"] for row in rows if row["error"] is not None}
+    assert list(faults) == ["mnist"]
+    for name in ([], ["mnist"]):
+        ran = pisces("data", "check", *name, "--folder", "data")
+        assert ran.code == 1
+        assert ran.err == f"error: {faults['mnist']}\n"
+        (row,) = json.loads(pisces("data", "check", *name, "--folder", "data", "--json").out)
+        assert row == {"name": "mnist", "good": False, "error": faults["mnist"]}
+
+
+def test_a_package_that_is_not_installed_keeps_no_other_dataset_from_being_checked(
+    pisces: Pisces, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datafiles.mnist_npz(folder / "data" / "mnist")
+    datafiles.parquet(folder / "data" / "femnist" / "a.parquet", {"image": [1]})
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    ran = pisces("data", "check", "--folder", "data", "--json")
+    assert ran.code == 1
+    mnist, femnist = json.loads(ran.out)
+    assert mnist["good"]
+    assert "pip install 'pisces-fl[data]'" in femnist["error"]
 
 
 def test_check_finds_a_flipped_bit_and_exits_with_1(

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
-from pisces.errors import DataError
+from pisces.errors import DataError, MissingDataError, PiscesError
 from pisces.explain import known
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def list_(folder: Folder = None, as_json: Json = False) -> None:
     """
     from pisces.data.catalogue import CATALOGUE
 
-    rows = {name: _row(name, _place(name, folder)) for name in CATALOGUE}
+    rows = {name: _row(name, _looked(name, folder)) for name in CATALOGUE}
     if as_json:
         print_json([{"name": name, **row} for name, row in rows.items()])
     else:
@@ -114,40 +114,42 @@ def check(
 
       pisces data check mnist
     """
-    from pisces.data import finding
     from pisces.data.catalogue import CATALOGUE
 
-    if name is not None:
-        known(name, CATALOGUE, "dataset")
-        places = {name: finding.found(name, finding.folders(folder))}
-    else:
-        looked = {name: _place(name, folder) for name in CATALOGUE}
-        places = {name: place for name, place in looked.items() if place is not None}
+    wanted = CATALOGUE if name is None else [known(name, CATALOGUE, "dataset")]
+    looked = {name: _looked(name, folder) for name in wanted}
+    absent = [place for place in looked.values() if isinstance(place, MissingDataError)]
+    if name is not None and absent:
+        raise absent[0]
+    places = {name: place for name, place in looked.items() if place not in absent}
     results = {name: _checked(place) for name, place in places.items()}
     if as_json:
         print_json([{"name": name, **_plain(result)} for name, result in results.items()])
     else:
         _show(places, results)
-    if any(isinstance(result, DataError) for result in results.values()):
+    if any(isinstance(result, PiscesError) for result in results.values()):
         raise typer.Exit(1)
 
 
 # --- what is found --------------------------------------------------------------------------------
 
 
-def _place(name: str, folder: Path | None) -> Place | None:
+def _looked(name: str, folder: Path | None) -> Place | DataError:
+    """Where it is, or why it cannot be said where; a `MissingDataError` if it is not there."""
     from pisces.data import finding
 
     try:
         return finding.found(name, finding.folders(folder))
-    except DataError:
-        return None
+    except DataError as error:
+        return error
 
 
-def _row(name: str, place: Place | None) -> dict[str, Any]:
+def _row(name: str, looked: Place | DataError) -> dict[str, Any]:
     from pisces.data.catalogue import CATALOGUE
 
     entry = CATALOGUE[name]
+    place = None if isinstance(looked, DataError) else looked
+    wrong = isinstance(looked, DataError) and not isinstance(looked, MissingDataError)
     return {
         "about": entry.about,
         "clients": entry.clients,
@@ -156,15 +158,18 @@ def _row(name: str, place: Place | None) -> dict[str, Any]:
         "hub": None if entry.hub is None else entry.hub.name,
         "folder": None if place is None else str(place.folder),
         "size_bytes": None if place is None else place.num_bytes,
+        "error": str(looked) if wrong else None,
     }
 
 
-def _checked(place: Place) -> Checked | DataError:
+def _checked(place: Place | DataError) -> Checked | PiscesError:
     from pisces.data import ready
 
+    if isinstance(place, DataError):
+        return place
     try:
         return ready.check(place)
-    except DataError as error:
+    except PiscesError as error:  # also that a package is not installed
         return error
 
 
@@ -178,13 +183,18 @@ def _listed(rows: dict[str, dict[str, Any]]) -> Table:
     table.add_column("size", justify="right", no_wrap=True)
     table.add_row("digits", "handwritten digits, 8 x 8, 10 classes", "BSD 3-clause", "built in", "")
     for name, row in rows.items():
-        where = "[dim]not here[/]" if row["folder"] is None else escape(row["folder"])
         size = "" if row["size_bytes"] is None else _size(row["size_bytes"])
-        table.add_row(name, row["about"], row["licence"], where, size)
+        table.add_row(name, row["about"], row["licence"], _where(row), size)
     return table
 
 
-def _show(places: dict[str, Place], results: dict[str, Checked | DataError]) -> None:
+def _where(row: dict[str, Any]) -> str:
+    if row["error"] is not None:
+        return f"[red]{escape(row['error'])}[/]"
+    return "[dim]not here[/]" if row["folder"] is None else escape(row["folder"])
+
+
+def _show(places: dict[str, Place | DataError], results: dict[str, Checked | PiscesError]) -> None:
     if not places:
         stdout.print("no datasets are there; get one: pisces data get mnist")
         return
@@ -194,17 +204,18 @@ def _show(places: dict[str, Place], results: dict[str, Checked | DataError]) -> 
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
     for name, result in results.items():
-        size = _size(places[name].num_bytes)
+        place = places[name]
+        size = "" if isinstance(place, DataError) else _size(place.num_bytes)
         table.add_row(name, *_cells(result, size))
     stdout.print(table)
     for result in results.values():
-        if isinstance(result, DataError):
+        if isinstance(result, PiscesError):
             line = f"[bold red]error:[/] {escape(str(result))}"
             stderr.print(line, soft_wrap=True, highlight=False)
 
 
-def _cells(result: Checked | DataError, size: str) -> tuple[str, ...]:
-    if isinstance(result, DataError):
+def _cells(result: Checked | PiscesError, size: str) -> tuple[str, ...]:
+    if isinstance(result, PiscesError):
         return "", "", "", "", size, "[red]wrong[/]"
     said = "good" + PUBLISHED[result.published] + ("" if result.has_checksums else ", no checksums")
     clients = "" if result.num_clients is None else str(result.num_clients)
@@ -212,8 +223,8 @@ def _cells(result: Checked | DataError, size: str) -> tuple[str, ...]:
     return *map(str, counts), clients, size, said
 
 
-def _plain(result: Checked | DataError) -> dict[str, Any]:
-    if isinstance(result, DataError):
+def _plain(result: Checked | PiscesError) -> dict[str, Any]:
+    if isinstance(result, PiscesError):
         return {"good": False, "error": str(result)}
     return {"good": True, **dataclasses.asdict(result)}
 
