@@ -149,11 +149,14 @@ def test_only_so_many_words_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert corpus.documents().words.tolist() == [4, 3, UNK, 3, 4, 3, UNK, EOS]
 
 
-def test_a_word_without_end_takes_no_place_of_its_size() -> None:
+def test_long_words_are_cut_into_several_whether_text_or_a_list_of_words() -> None:
     corpus = Corpus()
     corpus.add("ann", split("a" * 90))
-    corpus.add("bob", ["b" * 1000])
-    assert corpus.documents().vocabulary.itemsize == 40 * 4
+    corpus.add("bob", ["b" * 90, "a" * 40])
+    a, b = "a" * 40, "b" * 40  # 90 characters: 40, 40 and 10
+    documents = [(0, f"{a} {a} {a[:10]} <eos>"), (1, f"{b} {b} {b[:10]} {a} <eos>")]
+    assert texts(corpus.documents()) == documents
+    assert corpus.documents().vocabulary.itemsize == 40 * 4  # bytes of a character
 
 
 def test_samples_of_leaf_are_joined_to_the_texts_they_are_of() -> None:

@@ -13,7 +13,7 @@ from pisces.data.raw import EOS, SPECIAL, UNK, Documents, Tell, numbered, silent
 
 KEPT = 1 << 16  # words of a vocabulary: rarer ones are unknown, and a word fits 2 bytes
 LONGEST = 40  # characters of a word; what is longer (keys, hashes) is cut into several
-_WORD = re.compile(rf"\w{{1,{LONGEST}}}|[^\w\s]")
+_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def split(text: str) -> list[str]:
@@ -53,7 +53,8 @@ class Corpus:
     def add(self, author: str, words: Iterable[str], in_test: bool = False) -> None:
         """One document."""
         numbers = self._numbers
-        self._words.extend(numbers.setdefault(word[:LONGEST], len(numbers)) for word in words)
+        cut = (word[at : at + LONGEST] for word in words for at in range(0, len(word), LONGEST))
+        self._words.extend(numbers.setdefault(word, len(numbers)) for word in cut)
         self._offsets.append(len(self._words))
         self._authors.append(author)
         self._in_test.append(in_test)
