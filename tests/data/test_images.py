@@ -288,12 +288,13 @@ def test_an_array_that_claims_more_than_there_is_takes_no_memory(tmp_path: Path)
     refused_cheaply("mnist", tmp_path, "claims to be uint8")
 
 
-def refused_cheaply(name: str, folder: Path, words: str) -> None:
+def refused_cheaply(name: str, folder: Path, words: str) -> str:
     tracemalloc.start()
-    with pytest.raises(DataError, match=words):
+    with pytest.raises(DataError, match=words) as error:
         load(name, folder)
     assert tracemalloc.get_traced_memory()[1] < 20_000_000
     tracemalloc.stop()
+    return str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +372,8 @@ def test_pickles_that_are_no_batches_are_refused_unheard(tmp_path: Path, name: s
 def test_a_batch_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with (datafiles.cifar_batches(tmp_path) / "data_batch_3").open("wb") as file:
         file.truncate(1 << 30)
-    refused_cheaply("cifar10", tmp_path, "too large for a batch")
+    message = refused_cheaply("cifar10", tmp_path, "too large for a batch")
+    assert message.count("is damaged") == 1
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,9 @@ def _binary(path: Path) -> Batch:
 
 def _python(path: Path) -> Batch:
     """A dict with `data` (n x 3072 bytes) and `labels`."""
+    content = _content(path)
     try:
-        batch = _Unpickler(io.BytesIO(_content(path)), encoding="bytes").load()
+        batch = _Unpickler(io.BytesIO(content), encoding="bytes").load()
         by_name = {_text(key): value for key, value in batch.items()}
         pixels: _Array = by_name["data"]
         labels = np.array(by_name["labels"], np.int64)
