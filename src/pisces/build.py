@@ -32,7 +32,7 @@ from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
 from pisces.execute.virtual import VirtualExecutor
 from pisces.explain import explain, known
-from pisces.machine import device_of, num_cores
+from pisces.machine import device_of, in_words, num_cores
 from pisces.models.flat import flatten
 from pisces.objective import Goal, goal_of
 from pisces.policy import Policies
@@ -180,7 +180,7 @@ class Simulation:
         backend = self._backend(device)
         num = self.workers or num_cores()
         of = f" of {num} process{'es' if num > 1 else ''}" if backend == "pool" else ""
-        return f"{backend}{of} on {device.type}"
+        return f"{backend}{of} on {in_words(device)}"
 
     def _backend(self, device: torch.device) -> cfg.Backend:
         if self.backend != "auto":

@@ -1,12 +1,16 @@
-"""What this machine has to compute on."""
+"""What this machine has to compute on, and with which software."""
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
+from functools import cache
+from pathlib import Path
 
 import torch
 
+import pisces
 from pisces.errors import ConfigError
 
 
@@ -28,3 +32,35 @@ def device_of(name: str) -> torch.device:
         raise ConfigError(
             f"train.device: {name!r} cannot be used here ({reason}); auto takes what there is"
         ) from error
+
+
+def in_words(device: torch.device) -> str:
+    """The kind of device and, of a GPU, which: for people who compare times."""
+    if device.type != "cuda":
+        return device.type
+    return f"{device.type} ({torch.cuda.get_device_name(device)})"
+
+
+@cache
+def software() -> str:
+    """The versions of Pisces and torch; of a checkout also its commit, `+` if it was changed."""
+    commit = _commit(Path(pisces.__file__).parent)
+    at = f" ({commit})" if commit else ""
+    return f"pisces {pisces.__version__}{at}, torch {torch.__version__}"
+
+
+def _commit(package: Path) -> str:
+    """The commit a package was taken from; nothing if it does not lie in its own checkout."""
+    if not (package.parents[1] / ".git").exists():  # installed, perhaps below another project
+        return ""
+    commit = _git(package, "rev-parse", "--short", "HEAD")
+    return commit + ("+" if commit and _git(package, "status", "--porcelain", "--", ".") else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git says there; nothing where it cannot be asked."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout.strip()

@@ -28,6 +28,7 @@ from pisces.evaluate import Metric, Schedule
 from pisces.execute.availability import Always, Availability
 from pisces.execute.failures import Failures
 from pisces.execute.latency import Latency, PerClient, zipf
+from pisces.machine import software
 from pisces.models.flat import load_flat, state_dict_of
 from pisces.policy import Policies
 from pisces.record.lines import Line, Memory, Recorder, Tee
@@ -213,6 +214,7 @@ def _summary(simulation: build.Simulation, protocol: str, tally: Tally) -> dict[
         "target": stop.target,
         "time_to_target_s": reached,
         "trained_by": simulation.trained_by(),
+        "made_with": software(),
         **tally.summary(),
     }
 

@@ -98,7 +98,7 @@ def record() -> MakeRecord:
             "values": (0.1, None, 0.95),
             "versions_at": (5, 15),
             "versions": (1, 2),
-            "made_with": "pisces 0, torch 0, 1 CPU cores",
+            "made_with": "pisces 0, torch 0",
             "trained_by": "sequential on cpu",
             "wall_s": 2.5,
             "clients": Clients((3, 5), (1, 2), (0, None), (0.5, None), (1, None)),

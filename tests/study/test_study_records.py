@@ -53,6 +53,9 @@ def test_few_digits(value: float | None, kept: float | None) -> None:
     assert type(rounded(5.0)) is int
 
 
+SUMMARY = {"made_with": "pisces 0 (abc), torch 1", "trained_by": "batched on cuda", "wall_s": 2.5}
+
+
 def facts() -> Facts:
     """250 evaluations and versions; clients 0 and 1 report in turn, client 1 with odd losses."""
     times = np.arange(250.0)
@@ -79,8 +82,9 @@ def facts() -> Facts:
 
 def recorded(folder: Path, *pictures: plan.Picture) -> Record:
     (folder / "events.jsonl").write_text('{"kind": "stopped", "at": 1.0, "reason": "time"}\n')
+    (folder / "summary.json").write_text(json.dumps(SUMMARY))
     plans = planned(plan.load(folder), folder, Wish(build.resolved))
-    return record_of(Run.open(folder), plans[0], facts(), "by hand", pictures)
+    return record_of(Run.open(folder), plans[0], facts(), pictures)
 
 
 @pytest.fixture
@@ -113,3 +117,8 @@ def test_losses_of_honest_and_corrupted_clients_apart(made: Record) -> None:
     assert made.losses is not None
     assert set(made.losses.honest) == {1}
     assert set(made.losses.corrupted) == {3}
+
+
+def test_how_it_was_made_is_what_the_run_says(made: Record) -> None:
+    # Whoever collects it may have another commit and other devices.
+    assert {key: getattr(made, key) for key in SUMMARY} == SUMMARY

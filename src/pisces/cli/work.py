@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-import pisces
 from pisces.record.reader import Run
 from pisces.record.writer import SUMMARY
 from pisces.report.facts import Facts
@@ -156,15 +155,4 @@ def _record(folder: Path, planned: Planned, pictures: Sequence[plan.Picture]) ->
         settings.clients.concurrency,
         corrupted_clients(settings).tolist(),
     )
-    return record_of(run, planned, facts, made_with(settings.train.device), pictures)
-
-
-def made_with(device: str) -> str:
-    """The software and the machine, for the record."""
-    import torch
-
-    from pisces.machine import device_of, num_cores
-
-    on_gpu = device_of(device).type == "cuda"
-    machine = torch.cuda.get_device_name() if on_gpu else f"{num_cores()} CPU cores"
-    return f"pisces {pisces.__version__}, torch {torch.__version__}, {machine}"
+    return record_of(run, planned, facts, pictures)

@@ -82,9 +82,7 @@ class Record:
         return self.case, self.variant, self.x, self.seed
 
 
-def record_of(
-    run: Run, plan: Planned, facts: Facts, made_with: str, pictures: Sequence[Picture]
-) -> Record:
+def record_of(run: Run, plan: Planned, facts: Facts, pictures: Sequence[Picture]) -> Record:
     """What is kept of a finished run, as far as the study's pictures need it."""
     chosen = _thinned(len(facts.times), MOST_POINTS)
     versions = _thinned(len(facts.aggregated_at), MOST_VERSIONS)
@@ -103,7 +101,7 @@ def record_of(
         values=_column(facts.values[chosen]),
         versions_at=_column(facts.aggregated_at[versions]),
         versions=_column(np.array(versions, np.float64) + 1),
-        made_with=made_with,
+        made_with=run.summary.get("made_with", ""),
         trained_by=run.summary.get("trained_by", ""),
         wall_s=rounded(run.summary.get("wall_s")) or 0.0,
         clients=_clients(facts) if by_client else None,
