@@ -64,6 +64,16 @@ def test_the_digest_knows_what_makes_a_run() -> None:
     assert len({plain, *(digest(config.parse(text)) for text in others)}) == 5
 
 
+def test_the_digest_changes_with_a_default() -> None:
+    class Later(config.Config):
+        tick_s: float = 5.0
+
+    class Grown(config.Config):
+        patience: int = 3  # a key that there was not
+
+    assert len({digest(config.parse("")), digest(Later()), digest(Grown())}) == 3
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -121,12 +121,9 @@ def config_file(case: Case) -> str:
 def digest(settings: Config) -> str:
     """The same for two configs that describe the same run.
 
-    A key at its default is left out: a key that a later version adds, at a default that keeps
-    everything as it was, does not make another run of this one. Settings of the protocol all count.
+    Everything counts, also what is at its default: the next version may have another default. A key
+    that a later version adds makes other runs of all; better that than numbers of unknown origin.
     """
-    values = settings.model_dump(exclude_defaults=True)
-    values["latency"] = {**values.get("latency", {}), "kind": settings.latency.kind}
-    for table, keys in FREE.items():
-        values[table] = {k: v for k, v in values.get(table, {}).items() if k not in keys}
-    text = json.dumps({k: v for k, v in values.items() if v}, sort_keys=True)
+    values = settings.model_dump(exclude=FREE)
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
