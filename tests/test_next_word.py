@@ -162,6 +162,19 @@ def test_what_text_cannot_have_is_refused(change: str, words: str) -> None:
         simulation(config_of(change))
 
 
+def test_a_new_model_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def little(shape: tuple[int, ...], words: int, units: int) -> torch.nn.Module:
+        assert shape == (8,)
+        return lstm(words, embedding=4, units=units)
+
+    row = world.Recipe(little, ("units",), "next_word")
+    monkeypatch.setitem(cast(dict[str, Any], world.MODELS), "little", row)
+    model = simulation(config_of("model.name=little")).model
+    assert model.get_parameter("back.weight").shape == (4, 16)
+    with pytest.raises(ConfigError, match="use lstm or albert or little"):
+        simulation(config_of("model.name=mlp"))
+
+
 def test_perplexity_is_taken() -> None:
     s = simulation(config_of())
     with pytest.raises(ConfigError, match="may not be called 'perplexity': rename it"):

@@ -57,6 +57,14 @@ def test_a_loss_that_is_none_has_no_perplexity() -> None:
     assert math.isnan(perplexity(math.nan))
 
 
+def test_models_are_compared_by_something_that_is_measured() -> None:
+    assert goal_of("labels").headline == "accuracy"
+    words = goal_of("next_word")
+    assert words.headline == "perplexity"
+    assert words.with_own(None, {"mine": lambda *_: 1.0}).headline == "perplexity"
+    assert words.with_own(cross_entropy, None).headline == "loss"  # exp of any loss means nothing
+
+
 def test_what_is_measured() -> None:
     assert goal_of("labels").measured == ["accuracy", "loss"]
     assert goal_of("next_word").measured == ["accuracy", "loss", "perplexity"]

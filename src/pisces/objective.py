@@ -32,6 +32,7 @@ class Goal:
     metrics: Mapping[str, Metric] = field(default_factory=dict)  # of all outputs and targets
     means: Mapping[str, Loss] = field(default_factory=dict)  # of one value per sample
     of_loss: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
+    headline: str = "loss"  # of all it measures, what models are compared by
 
     @property
     def measured(self) -> list[str]:
@@ -41,7 +42,8 @@ class Goal:
     def with_own(self, loss: Loss | None, metrics: Mapping[str, Metric] | None) -> Goal:
         """The same, but for a loss (of which nothing follows) or metrics of one's own."""
         goal = self if loss is None else replace(self, loss=loss, of_loss={})
-        return replace(goal, metrics=metrics, means={}) if metrics else goal
+        goal = replace(goal, metrics=metrics, means={}) if metrics else goal
+        return goal if goal.headline in goal.measured else replace(goal, headline="loss")
 
     def test_set(self, model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> TestSet:
         """Measures weights of the model on such samples."""
@@ -76,8 +78,11 @@ def perplexity(loss: float) -> float:
 
 
 _GOALS: Mapping[Objective, Goal] = {
-    "labels": Goal(cross_entropy, metrics={"accuracy": accuracy}),
+    "labels": Goal(cross_entropy, metrics={"accuracy": accuracy}, headline="accuracy"),
     "next_word": Goal(
-        next_word_loss, means={"accuracy": words_foretold}, of_loss={"perplexity": perplexity}
+        next_word_loss,
+        means={"accuracy": words_foretold},
+        of_loss={"perplexity": perplexity},
+        headline="perplexity",
     ),
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -44,16 +45,26 @@ DATASETS: Mapping[str, Callable[[cfg.Config], datasets.Dataset]] = {
     "digits": lambda c: datasets.digits(c.seed),
     **{name: partial(_read, name) for name in CATALOGUE},
 }
-MODELS: Mapping[str, Callable[[cfg.Config, Sequence[int], int], nn.Module]] = {
-    "mlp": lambda c, shape, classes: mlp(shape, classes, hidden=c.model.hidden),
-    "small_cnn": lambda _, shape, classes: small_cnn(shape, classes),
-    "lenet5": lambda _, shape, classes: lenet5(shape, classes),
-    "femnist_cnn": lambda _, shape, classes: femnist_cnn(shape, classes),
-    "resnet18": lambda c, shape, classes: resnet18(shape, classes, norm=c.model.norm),
-    "lstm": lambda c, _, words: lstm(words, c.model.embedding, c.model.units),
-    "albert": lambda c, shape, words: albert(shape, words, c.model.size),
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A model: made of an input's shape, how many labels or words there are, and its own `keys`."""
+
+    make: Callable[..., nn.Module]
+    keys: tuple[str, ...] = ()
+    predicts: datasets.Objective = "labels"
+
+
+MODELS: Mapping[str, Recipe] = {
+    "mlp": Recipe(mlp, ("hidden",)),
+    "small_cnn": Recipe(small_cnn),
+    "lenet5": Recipe(lenet5),
+    "femnist_cnn": Recipe(femnist_cnn),
+    "resnet18": Recipe(resnet18, ("norm",)),
+    "lstm": Recipe(lambda _, words, **kw: lstm(words, **kw), ("embedding", "units"), "next_word"),
+    "albert": Recipe(albert, ("size",), "next_word"),
 }
-PREDICT_WORDS = ("lstm", "albert")  # the other models predict labels
 
 
 def federated_data(config: cfg.Config, base_s: NDArray[np.float64] | None = None) -> FederatedData:
@@ -164,12 +175,12 @@ def _needed(base_s: NDArray[np.float64] | None) -> NDArray[np.float64]:
 
 def initial_model(config: cfg.Config, data: FederatedData) -> nn.Module:
     """The model with its initial weights: drawn from the seed, or from a file."""
-    make = MODELS[known(config.model.name, MODELS, "model.name")]
+    recipe = MODELS[known(config.model.name, MODELS, "model.name")]
     _check_predicts(config.model.name, data)
-    assert data.num_classes is not None  # whatever a config describes says how many
+    settings = {key: getattr(config.model, key) for key in recipe.keys}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(config.seed, "model"))
-        model = make(config, tuple(data.inputs.shape[1:]), data.num_classes)
+        model = recipe.make(tuple(data.inputs.shape[1:]), data.num_classes, **settings)
     if config.model.weights is not None:
         load_weights(model, config.model.weights)
     return model
@@ -177,13 +188,13 @@ def initial_model(config: cfg.Config, data: FederatedData) -> nn.Module:
 
 def _check_predicts(model: str, data: FederatedData) -> None:
     """Does the model predict what the dataset asks for?"""
-    words = data.objective == "next_word"
-    if words != (model in PREDICT_WORDS):
-        fitting = [name for name in MODELS if words == (name in PREDICT_WORDS)]
-        predicts, asked = ("labels", "words") if words else ("words", "labels")
+    predicts, asked = MODELS[model].predicts, data.objective
+    if predicts != asked:
+        plain = {"labels": "labels", "next_word": "words"}
+        fitting = [name for name, recipe in MODELS.items() if recipe.predicts == asked]
         raise ConfigError(
-            f"model.name: {model} predicts {predicts}, but the dataset asks for {asked}; use "
-            f"{' or '.join(fitting)}"
+            f"model.name: {model} predicts {plain[predicts]}, but the dataset asks for "
+            f"{plain[asked]}; use {' or '.join(fitting)}"
         )
 
 

@@ -38,6 +38,7 @@ def test_the_worst_tenth_of_few_is_the_worst() -> None:
 def test_test_set_and_clients(pisces: Callable[..., Any], finished: Path) -> None:
     found = json.loads(pisces("evaluate", finished, "--json").out)
     assert (found["folder"], found["dataset"]) == (str(finished), "digits")
+    assert found["metric"] == "accuracy"  # of the clients
     summary = json.loads((finished / "summary.json").read_text())
     assert found["test"]["accuracy"] == pytest.approx(summary["final"]["accuracy"])
     assert found["test"]["loss"] == pytest.approx(summary["final"]["loss"])

@@ -81,17 +81,12 @@ def _measure(model: nn.Module, data: FederatedData) -> dict[str, Any]:
 
     goal, weights = goal_of(data.objective), flatten(model)
     test = goal.test_set(model, data.test_inputs, data.test_targets)(weights)
-    metric = _metric(test)
     clients = [
-        goal.test_set(model, *data.client(client))(weights)[metric]
+        goal.test_set(model, *data.client(client))(weights)[goal.headline]
         for client in range(data.num_clients)
     ]
-    return {"test": test, "clients": _spread(np.array(clients), lower_is_better(metric))}
-
-
-def _metric(measured: dict[str, float]) -> str:
-    """What clients are compared by."""
-    return "perplexity" if "perplexity" in measured else "accuracy"
+    spread = _spread(np.array(clients), lower_is_better(goal.headline))
+    return {"test": test, "metric": goal.headline, "clients": spread}
 
 
 def _spread(values: NDArray[np.float64], less_is_more: bool = False) -> dict[str, float]:
@@ -113,7 +108,7 @@ def _table(run: Run, settings: config.Config, found: dict[str, Any]) -> Table:
     table.add_column(justify="right")
     test = found["test"]
     labels = {
-        "mean": f"{_metric(test)} on a client's own data, mean",
+        "mean": f"{found['metric']} on a client's own data, mean",
         "sd": "standard deviation over clients",
         "median": "median client",
         "worst_decile": "worst tenth of clients, mean",
