@@ -53,6 +53,7 @@ def test_few_digits(value: float | None, kept: float | None) -> None:
     assert type(rounded(5.0)) is int
 
 
+WISH = Wish(build.resolved, lambda _config: ())
 SUMMARY = {"made_with": "pisces 0 (abc), torch 1", "trained_by": "batched on cuda", "wall_s": 2.5}
 
 
@@ -83,7 +84,7 @@ def facts() -> Facts:
 def recorded(folder: Path, *pictures: plan.Picture) -> Record:
     (folder / "events.jsonl").write_text('{"kind": "stopped", "at": 1.0, "reason": "time"}\n')
     (folder / "summary.json").write_text(json.dumps(SUMMARY))
-    plans = planned(plan.load(folder), folder, Wish(build.resolved))
+    plans = planned(plan.load(folder), folder, WISH)
     return record_of(Run.open(folder), plans[0], facts(), pictures)
 
 

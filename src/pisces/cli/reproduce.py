@@ -14,13 +14,15 @@ from pisces.cli.compare import Jobs
 from pisces.cli.console import Quiet, stderr, stdout
 from pisces.cli.options import names, numbers
 from pisces.cli.studies import Outcome, run, write_pages
-from pisces.cli.work import Place, Work, collect, open_study, wish_for
+from pisces.config import Config
 from pisces.errors import ConfigError, DataError
 from pisces.explain import known
 from pisces.report.table import duration
 from pisces.study import plan
 from pisces.study.claims import judge, overall, why
 from pisces.study.page import PAGE
+from pisces.study.runs import Wish
+from pisces.study.work import Place, Work, collect, open_study
 
 SMOKE_RUNS = Path("runs/reproduce-smoke")
 RUNS = Path("runs/reproduce")
@@ -69,7 +71,7 @@ def reproduce(
     """
     found = _found(folder)
     chosen = _chosen(studies or [], found)
-    wish = wish_for(
+    wish = _wish(
         None if seeds is None else numbers(seeds),
         names(case or ""),
         "cpu" if smoke and device == "auto" else device,
@@ -91,6 +93,15 @@ def reproduce(
         raise typer.Exit(1)
     if outcome.skipped and not any(work.records for work in works):
         raise DataError("nothing could be run: get the data first")
+
+
+def _wish(seeds: Sequence[int] | None, cases: Sequence[str], device: str, *, smoke: bool) -> Wish:
+    from pisces import build, world  # torch is slow to import
+
+    def corrupted(config: Config) -> list[int]:
+        return list(map(int, world.corrupted_clients(config)))
+
+    return Wish(build.resolved, corrupted, seeds, cases, device, smoke)
 
 
 def _found(folder: Path) -> dict[str, Path]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from pisces.cli.console import stderr
 from pisces.cli.many import Crew, Failure, Job, at_once
 from pisces.cli.progress import Batch, Overview, Standing, shown
-from pisces.cli.work import Place, Work, open_study
 from pisces.errors import ConfigError, DataError
 from pisces.record.writer import replace_file
 from pisces.study import records
 from pisces.study.page import PAGE, Results, index, page
 from pisces.study.runs import Planned, Wish
+from pisces.study.work import Place, Work, open_study
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from pisces.report.measures import MEASURES
 from pisces.report.sheets import Style, draw_curves, draw_target, save, styles
 from pisces.stop import lower_is_better
 from pisces.study.material import (
+    Drawn,
     Material,
     floats,
     panel_per_point,
@@ -23,7 +24,6 @@ from pisces.study.material import (
     step_curve,
     with_legend,
 )
-from pisces.study.page import Drawn
 from pisces.study.plan import Case, Picture, Study
 from pisces.study.records import Record
 

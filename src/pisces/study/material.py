@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,6 +17,14 @@ from pisces.report.sheets import Curve, Floats, Style, sheet_of, styles, tidy
 from pisces.study.claims import by_seed
 from pisces.study.plan import Case, Study
 from pisces.study.records import Column, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A picture and what it shows."""
+
+    path: Path
+    caption: str
 
 
 @dataclass(frozen=True, slots=True)

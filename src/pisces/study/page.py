@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pisces.report.estimate import MIN_BOOTSTRAP, estimate, in_words, times
 from pisces.report.measures import MEASURES
@@ -13,15 +13,10 @@ from pisces.study.claims import Judged, by_seed, judge, overall, paired, why
 from pisces.study.plan import Case, Study
 from pisces.study.records import Record
 
+if TYPE_CHECKING:
+    from pisces.study.material import Drawn  # matplotlib is slow to import
+
 PAGE = "RESULTS.md"
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A picture and what it shows."""
-
-    path: Path
-    caption: str
 
 
 @dataclass(frozen=True, slots=True)

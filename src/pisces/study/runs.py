@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from pisces import config
 from pisces.config import Config
@@ -28,6 +29,8 @@ SMOKE_TARGET = 0.4
 SMOKE_CASES = 2  # of a study: small, all are much the same
 # Where and by how many hands a run is trained does not change what it is.
 FREE = {"train": {"device", "backend", "workers", "threads"}, "data": {"folder"}}
+
+Corrupted: TypeAlias = Callable[[Config], Collection[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,13 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked of a study; `resolve` spells a config's protocol settings out."""
+    """What is asked of a study.
+
+    `resolve` spells a config's protocol settings out, `corrupted` tells whose labels it spoils.
+    """
 
     resolve: Callable[[Config], Config]
+    corrupted: Corrupted
     seeds: Sequence[int] | None = None
     cases: Sequence[str] = ()  # none: all
     device: str = "auto"

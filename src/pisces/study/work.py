@@ -14,7 +14,7 @@ from pisces.report.facts import Facts
 from pisces.study import plan, records
 from pisces.study.page import PAGE, Missing
 from pisces.study.records import Key, Record, record_of
-from pisces.study.runs import Planned, Wish, planned
+from pisces.study.runs import Corrupted, Planned, Wish, planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Work:
     asked: Sequence[Planned]  # of the cases asked for
     records: dict[Key, Record]
     num_dropped: int
+    corrupted: Corrupted
     has_changed: bool = False
 
     def left(self, among: Sequence[Planned]) -> list[Planned]:
@@ -66,9 +67,20 @@ class Work:
 
     def add(self, run: Planned, folder: Path) -> None:
         """Keep what there is to keep of a finished run."""
-        self.records[run.key] = _record(folder, run, self.study.figures)
+        self.records[run.key] = self._record(run, folder)
         self.has_changed = True
         records.save(self.pages, self.in_order())
+
+    def _record(self, run: Planned, folder: Path) -> Record:
+        made, settings = Run.open(folder), run.config
+        facts = Facts.of(
+            made,
+            run.target,
+            settings.stop.metric,
+            settings.clients.concurrency,
+            self.corrupted(settings),
+        )
+        return record_of(made, run, facts, self.study.figures)
 
     def in_order(self) -> list[Record]:
         """The records as the study names them: by case, point, variant and seed."""
@@ -86,15 +98,6 @@ class Work:
             )
             for run in left
         }
-
-
-def wish_for(
-    seeds: Sequence[int] | None, cases: Sequence[str], device: str, *, smoke: bool
-) -> Wish:
-    """What is asked of every study."""
-    from pisces import build
-
-    return Wish(build.resolved, seeds, cases, device, smoke)
 
 
 def open_study(folder: Path, place: Place, wish: Wish) -> Work:
@@ -116,6 +119,7 @@ def open_study(folder: Path, place: Place, wish: Wish) -> Work:
         asked=[run for run in whole if not wish.cases or run.case in wish.cases],
         records=kept,
         num_dropped=len(found) - len(kept),
+        corrupted=wish.corrupted,
     )
 
 
@@ -142,17 +146,3 @@ def _is_finished(folder: Path) -> bool:
     except (OSError, ValueError):
         return False
     return bool(summary.get("reason") != "interrupted")
-
-
-def _record(folder: Path, planned: Planned, pictures: Sequence[plan.Picture]) -> Record:
-    from pisces.world import corrupted_clients
-
-    run, settings = Run.open(folder), planned.config
-    facts = Facts.of(
-        run,
-        planned.target,
-        settings.stop.metric,
-        settings.clients.concurrency,
-        corrupted_clients(settings).tolist(),
-    )
-    return record_of(run, planned, facts, pictures)
