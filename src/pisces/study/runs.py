@@ -19,7 +19,9 @@ NUM_SEEDS = 5
 SMOKE = (
     *("clients.count=40", "clients.concurrency=10"),
     *("data.dataset=digits", "data.partition=dirichlet", "data.alpha=1.0", "data.sizes=lognormal"),
-    *("data.size_median=20", "data.overlap=false"),
+    *("data.size_median=20", "data.overlap=false", "data.min_samples=1"),
+    *("data.sequence_length=32", "data.vocabulary=10000"),  # what digits and mlp have not, as it is
+    *("model.norm=batch", "model.embedding=96", "model.units=670", "model.size=base"),
     *("model.name=mlp", "model.hidden=[16]"),
     *("train.optimizer=sgd", "train.learning_rate=0.1", "train.momentum=0.0"),
     *("train.batch_size=16", "train.epochs=1"),
