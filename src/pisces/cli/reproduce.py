@@ -133,10 +133,9 @@ def _listing(works: Sequence[Work]) -> Table:
     for heading in ("runs", "done", "left, about"):
         table.add_column(heading, justify="right", no_wrap=True)
     for work in works:
-        left = len(work.left(work.whole))
+        num_runs, left = len(work.asked), len(work.left())
         time = duration(work.left_s()) if left else ""
-        done = len(work.whole) - left
-        table.add_row(work.name, work.study.paper, f"{len(work.whole)}", f"{done}", time)
+        table.add_row(work.name, work.study.paper, f"{num_runs}", f"{num_runs - left}", time)
     table.caption = (
         "times: one run at a time, guessed for a GPU until runs have been measured; "
         "a run that several studies ask for is made once"

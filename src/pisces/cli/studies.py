@@ -44,7 +44,7 @@ def _runnable(work: Work, outcome: Outcome) -> list[Planned]:
     """What is left, checked before anything starts; cases whose data is missing are left out."""
     from pisces import build
 
-    left, runnable = work.left(work.asked), []
+    left, runnable = work.left(), []
     for case in dict.fromkeys(run.case for run in left):
         runs = [run for run in left if run.case == case]
         for run in runs:

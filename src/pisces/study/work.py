@@ -45,16 +45,16 @@ class Work:
     study: plan.Study
     pages: Path
     runs: Path
-    whole: Sequence[Planned]  # all its runs, of every case
-    asked: Sequence[Planned]  # of the cases asked for
+    whole: Sequence[Planned]  # all its runs, with its own seeds
+    asked: Sequence[Planned]  # those of the cases and seeds asked for
     records: dict[Key, Record]
     num_dropped: int
     corrupted: Corrupted
     has_changed: bool = False
 
-    def left(self, among: Sequence[Planned]) -> list[Planned]:
-        """Those that have no record yet."""
-        return [run for run in among if run.key not in self.records]
+    def left(self) -> list[Planned]:
+        """What is asked and has no record yet."""
+        return [run for run in self.asked if run.key not in self.records]
 
     def run_s(self, case: str) -> float:
         """About how long a run of a case takes: as long as those measured."""
@@ -63,7 +63,7 @@ class Work:
 
     def left_s(self) -> float:
         """About how long all that is left takes, one run at a time."""
-        return sum(self.run_s(run.case) for run in self.left(self.whole))
+        return sum(self.run_s(run.case) for run in self.left())
 
     def add(self, run: Planned, folder: Path) -> None:
         """Keep what there is to keep of a finished run."""
@@ -84,12 +84,17 @@ class Work:
 
     def in_order(self) -> list[Record]:
         """The records as the study names them: by case, point, variant and seed."""
-        order = {run.key[:3]: number for number, run in enumerate(self.whole)}
-        return sorted(self.records.values(), key=lambda r: (order.get(r.key[:3], 0), r.seed))
+        order = [
+            (case.name, variant.name, x)
+            for case in self.study.case
+            for x in self.study.xs_of(case)
+            for variant in self.study.variants_of(case)
+        ]
+        return sorted(self.records.values(), key=lambda r: (order.index(r.key[:3]), r.seed))
 
     def missing(self) -> dict[str, Missing]:
-        """What is left of each case."""
-        left = self.left(self.whole)
+        """What each case lacks of its own runs, whatever was asked."""
+        left = [run for run in self.whole if run.key not in self.records]
         return {
             run.case: Missing(
                 num_runs=(num := sum(other.case == run.case for other in left)),
@@ -106,8 +111,8 @@ def open_study(folder: Path, place: Place, wish: Wish) -> Work:
     pages = place.pages_of(folder)
     found = records.load(pages)
     seeds = sorted({record.seed for record in found})
-    whole = planned(study, folder, replace(wish, cases=()))
-    known = planned(study, folder, replace(wish, cases=(), seeds=seeds)) if found else []
+    every_case = [case.name for case in study.case]
+    known = planned(study, folder, replace(wish, cases=every_case, seeds=seeds)) if found else []
     now = {run.key: (run.digest, run.target) for run in known}
     kept = {r.key: r for r in found if now.get(r.key) == (r.digest, r.target)}
     return Work(
@@ -115,8 +120,8 @@ def open_study(folder: Path, place: Place, wish: Wish) -> Work:
         study=study,
         pages=pages,
         runs=place.runs_of(folder),
-        whole=whole,
-        asked=[run for run in whole if not wish.cases or run.case in wish.cases],
+        whole=planned(study, folder, replace(wish, cases=(), seeds=None)),
+        asked=planned(study, folder, wish),
         records=kept,
         num_dropped=len(found) - len(kept),
         corrupted=wish.corrupted,
@@ -135,7 +140,7 @@ def collect(works: Sequence[Work], place: Place) -> None:
         if _is_finished(path.parent)
     }
     for work in works:
-        for run in work.left(work.asked):
+        for run in work.left():
             if run.short_digest in finished:
                 work.add(run, finished[run.short_digest])
 

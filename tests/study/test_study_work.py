@@ -1,0 +1,72 @@
+"""What is known of a study, asked of it and left to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pisces import build
+from pisces.study import plan, records
+from pisces.study.page import Missing
+from pisces.study.records import Record
+from pisces.study.runs import Wish, planned
+from pisces.study.work import Place, Work, open_study
+
+WISH = Wish(build.resolved, lambda _config: ())
+THIRD = '\n[[case]]\nname = "third"\nconfig = "small.toml"\ntarget = 0.7\n'
+
+
+@pytest.fixture
+def opened(folder: Path) -> Callable[..., Work]:
+    """The study as it is asked for."""
+    return lambda smoke=False, **asked: open_study(
+        folder, Place(folder.parent / "runs", smoke), replace(WISH, smoke=smoke, **asked)
+    )
+
+
+@pytest.fixture
+def kept(folder: Path, record: Callable[..., Record]) -> None:
+    """Records of every variant and point of the case small with the seeds 1 and 9."""
+    runs = planned(plan.load(folder), folder, replace(WISH, cases=["small"], seeds=[1, 9]))
+    made = [record(r.variant, r.seed, 10.0, x=r.x, digest=r.digest, wall_s=3.0) for r in runs]
+    records.save(folder, made)
+
+
+def test_a_trial_is_of_two_cases_or_of_those_named(
+    opened: Callable[..., Work], folder: Path
+) -> None:
+    (folder / "study.toml").write_text((folder / "study.toml").read_text() + THIRD)
+    cases = {run.case for run in opened(smoke=True).asked}
+    assert cases == {"small", "large"}
+    assert {run.case for run in opened(smoke=True, cases=["third"]).asked} == {"third"}
+    assert opened(smoke=True, cases=["of another study"]).asked == []
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("seeds", [None, [1], [9], [1, 2, 3, 4]])
+@pytest.mark.parametrize("cases", [(), ("large",)])
+def test_what_is_missing_does_not_depend_on_what_is_asked(
+    opened: Callable[..., Work], seeds: list[int] | None, cases: tuple[str, ...]
+) -> None:
+    # Two variants at two points: small has two seeds of its own, one of them done; large has five.
+    assert opened(seeds=seeds, cases=cases).missing() == {
+        "small": Missing(num_runs=4, seconds=12.0, dataset="digits"),
+        "large": Missing(num_runs=20, seconds=1200.0, dataset="digits"),
+    }
+
+
+@pytest.mark.usefixtures("kept")
+def test_left_is_what_was_asked_and_has_no_record(opened: Callable[..., Work]) -> None:
+    assert {(run.case, run.seed) for run in opened(cases=["small"]).left()} == {("small", 2)}
+    assert {run.seed for run in opened(cases=["small"], seeds=[1, 9, 10]).left()} == {10}
+    assert opened(cases=["small"]).left_s() == 4 * 3.0
+
+
+@pytest.mark.usefixtures("kept")
+def test_records_of_other_settings_are_left_out(opened: Callable[..., Work], folder: Path) -> None:
+    assert (len(opened().records), opened().num_dropped) == (8, 0)
+    (folder / "small.toml").write_text((folder / "small.toml").read_text() + "patience = 9\n")
+    assert (len(opened().records), opened().num_dropped) == (0, 8)
