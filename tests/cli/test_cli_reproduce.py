@@ -114,7 +114,8 @@ def test_runs_once_and_writes_the_page(study: Path, pisces: Pisces) -> None:
 
     # Without the runs themselves the records are enough, also to draw anew.
     shutil.rmtree("runs")
-    assert pisces("reproduce", "speed", "--redraw").out == ran.out
+    (study / "RESULTS.md").unlink()
+    assert pisces("reproduce", "speed", "--pages-only", "--seeds", "1-9").out == ran.out
     assert (study / "RESULTS.md").read_text() == text
     assert not Path("runs").exists()
 
@@ -126,6 +127,17 @@ def test_another_target_is_read_off_the_runs(done: Path, pisces: Pisces) -> None
     assert "records of other settings or targets: 2" in ran.err
     assert made_at() == before
     assert "Target: accuracy 0.2." in (done / "RESULTS.md").read_text()
+
+
+def test_pages_alone_take_nothing_from_run_folders(done: Path, pisces: Pisces) -> None:
+    change(done, "target = 0.5", "target = 0.2")
+    before = (done / "results.json").read_bytes()
+    told = pisces("reproduce", "speed", "--pages-only")
+    assert (told.code, told.err) == (0, "speed: records of other settings or targets: 2\n")
+    assert "not measured" in told.out
+    assert "**Verdict: not measured.**" in (done / "RESULTS.md").read_text()
+    assert "**not measured**" in (done.parent / "RESULTS.md").read_text()
+    assert (done / "results.json").read_bytes() == before  # what is stale is not lost for a look
 
 
 def test_other_settings_are_other_runs(done: Path, pisces: Pisces) -> None:
@@ -175,7 +187,7 @@ def test_what_lacks_its_data_is_skipped(done: Path, pisces: Pisces) -> None:
     ran = pisces("reproduce", "all", "-q")
     assert ran.code == 0
     assert ran.err.startswith("skipped speed/mnist: ")
-    assert pisces("reproduce", "all", "--redraw").code == 0
+    assert pisces("reproduce", "all", "--pages-only").code == 0
     assert "`pisces data get mnist`" in (done / "RESULTS.md").read_text()
     for name in ("results.json", "RESULTS.md"):
         (done / name).unlink()

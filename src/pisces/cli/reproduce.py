@@ -44,8 +44,8 @@ def reproduce(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="A trial: everything, but small, on a CPU in seconds.")
     ] = False,
-    redraw: Annotated[
-        bool, typer.Option("--redraw", help="Run nothing; write pages and pictures anew.")
+    pages_only: Annotated[
+        bool, typer.Option("--pages-only", help="Run nothing; pages anew, from results.json alone.")
     ] = False,
     folder: Annotated[Path, typer.Option(help="Where the studies are.")] = Path("experiments"),
     out: Annotated[
@@ -83,9 +83,11 @@ def reproduce(
         return
     works = [open_study(found[name], place, wish) for name in chosen]
     _check_cases(wish.cases, works)
-    collect(works, place)
-    outcome = Outcome() if redraw else run(works, jobs, quiet=quiet)
-    write_pages(works, found.values(), place, wish, redraw=redraw)
+    outcome = Outcome()
+    if not pages_only:
+        collect(works, place)
+        outcome = run(works, jobs, quiet=quiet)
+    write_pages(works, found.values(), place, wish, anew=pages_only)
     _say(works, outcome)
     if outcome.interrupted:
         raise typer.Exit(130)

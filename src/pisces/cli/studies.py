@@ -12,7 +12,6 @@ from pisces.cli.many import Crew, Failure, Job, at_once
 from pisces.cli.progress import Batch, Overview, Standing, shown
 from pisces.errors import ConfigError, DataError
 from pisces.record.writer import replace_file
-from pisces.study import records
 from pisces.study.page import PAGE, Results, index, page
 from pisces.study.runs import Planned, Wish
 from pisces.study.work import Place, Work, open_study
@@ -122,35 +121,35 @@ def _teller(batches: Sequence[Batch], quiet: bool) -> Callable[[], None]:
 
 
 def write_pages(
-    works: Sequence[Work], all_studies: Iterable[Path], place: Place, wish: Wish, *, redraw: bool
+    works: Sequence[Work], all_studies: Iterable[Path], place: Place, wish: Wish, *, anew: bool
 ) -> None:
     """The page of each study that has changed, and the one over all of them."""
     for work in works:
-        is_new = bool(work.records) and not (work.pages / PAGE).exists()
-        if redraw or work.has_changed or work.num_dropped or is_new:
+        has_page = (work.pages / PAGE).exists()
+        if work.has_changed or (anew and has_page) or (work.records and not has_page):
             _write_page(work, place)
-    if not any(work.records for work in works):
-        return
     studies = list(all_studies)
+    over_all = place.index_of(studies[0].parent)
+    if not over_all.exists() and not any(work.records for work in works):
+        return
     opened = {work.name: work for work in works}
     rows = []
     for path in studies:
         work = opened.get(path.name) or open_study(path, place, wish)
         rows.append((work.name, work.study, work.in_order()))
     text = index(rows, smoke=place.is_trial)
-    replace_file(place.index_of(studies[0].parent), text.encode())
+    replace_file(over_all, text.encode())
 
 
 def _write_page(work: Work, place: Place) -> None:
     from pisces.study.figures import draw  # matplotlib is slow to import
 
     kept = work.in_order()
-    if work.num_dropped:
-        records.save(work.pages, kept)
     pictures = {
         case.name: draw(work.study, case, of_case, work.pages / "figures")
         for case in work.study.case
         if (of_case := [record for record in kept if record.case == case.name])
     }
-    results = Results(work.name, work.study, kept, pictures, work.missing(), place.is_trial)
+    missing = {} if place.is_trial else work.missing()
+    results = Results(work.name, work.study, kept, pictures, missing, place.is_trial)
     replace_file(work.pages / PAGE, page(results).encode())
