@@ -113,6 +113,26 @@ REFUSALS = {
         "model.name: lstm predicts words, but the dataset asks for labels; use mlp or",
         "resnet18",
     ),
+    "layers of another model": (
+        ["model.name=small_cnn", "model.hidden=[9]"],
+        "model.hidden: [9] would do nothing: small_cnn has no such setting, mlp has",
+        "leave it out",
+    ),
+    "units of another model": (
+        ["model.units=9"],
+        "model.units: 9 would do nothing: mlp has no such setting, lstm has",
+        "leave it out",
+    ),
+    "words of pictures": (
+        ["data.vocabulary=999"],
+        "data.vocabulary: 999 would do nothing: digits is no text",
+        "leave it out",
+    ),
+    "lengths of pictures": (
+        ["data.sequence_length=9"],
+        "data.sequence_length: 9 would do nothing: digits is no text",
+        "leave it out",
+    ),
     "trace that is not there": ([*TRACE], "nowhere.csv cannot be read as a trace", ""),
     "weights that are not there": (["model.weights=nowhere"], "model.weights: cannot read", ""),
     "data that is not there": (["data.dataset=mnist"], "mnist is not there", "PISCES_DATA"),
@@ -415,13 +435,21 @@ def test_corruption_flips_labels_of_some_clients() -> None:
     [
         (["model.hidden=[]"], 650),  # 64 x 10 + 10
         (["model.hidden=[5]"], 325 + 60),  # 64 x 5 + 5, 5 x 10 + 10
-        (["model.name=small_cnn"], 6090),
+        (["model.name=small_cnn", "model.hidden=[64]"], 6090),
     ],
 )
 def test_models_fit_the_data(changes: list[str], num: int) -> None:
     s = built(*changes)
     assert flatten(s.model).layout.num_parameters == num
     assert s.model(s.data.inputs[:2]).shape == (2, 10)
+
+
+@pytest.mark.parametrize("name", ["mlp", "small_cnn"])
+def test_a_config_that_spells_every_default_out_is_none_too_many(name: str) -> None:
+    spelled = check(config_of(f"model.name={name}", "model.hidden=[64]").model_dump())
+    assert {"units", "norm", "size"} <= spelled.model.model_fields_set
+    assert {"sequence_length", "vocabulary"} <= spelled.data.model_fields_set
+    simulation(spelled)
 
 
 def test_a_copy_of_mnist_without_writers_says_where_they_come_from(tmp_path: Path) -> None:

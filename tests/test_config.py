@@ -180,6 +180,14 @@ REFUSALS = {
         "[data]\nredraw = true\npartition = 'natural'",
         "data: redraw draws from a mixture of labels, which natural clients do not have: use",
     ),
+    "redrawn and shared": (
+        "[data]\nredraw = true\noverlap = true",
+        "data: redraw lets clients share samples by itself: leave overlap out",
+    ),
+    "poor clients of our making": (
+        "[data]\npartition = 'iid'\nmin_samples = 5",
+        "data: min_samples = 5 leaves natural clients out, and partition = 'iid' has none: use",
+    ),
     "no words": (
         "[data]\nvocabulary = 0",
         "data.vocabulary: must be greater than or equal to 1, not 0",

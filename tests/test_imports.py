@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": set(),
     "machine": set(),
     "evaluate": {"models", "train.base"},
-    "objective": {"data.datasets", "evaluate", "train.base"},
+    "objective": {"evaluate", "train.base"},
     "record": {"stop"},
     "report": {"record", "stop"},
     "study": {"config", "explain", "record", "report", "stop"},

@@ -22,6 +22,7 @@ from pisces.cli.main import app
 from pisces.config import Config, parse
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
+from pisces.models.catalogue import MODELS, Entry
 from pisces.models.lstm import lstm
 from pisces.simulation import Result, run
 
@@ -68,13 +69,17 @@ def ran(*changes: str) -> Result:
     return run(simulation(config_of(*changes)), protocol="pisces")
 
 
+# What the text above sets of lstm, back to its default.
+NO_LSTM = ("model.embedding=96", "model.units=670")
+SMALL_ALBERT = ("model.name=albert", "model.size=small", "train.learning_rate=1e-3", *NO_LSTM)
+
+
 # --- a run ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", ["lstm", "albert"])
 def test_a_model_learns_to_foretell(model: str) -> None:
-    smaller = ["model.size=small", "train.learning_rate=1e-3", "train.epochs=2"]
-    result = ran(f"model.name={model}", *(smaller if model == "albert" else []))
+    result = ran(*((*SMALL_ALBERT, "train.epochs=2") if model == "albert" else ()))
     curve = [value for _, value in result.curve("perplexity")]
     # An untrained model has all 20 words to guess from; one that knows the language about
     # exp(0.1 ln 20 + ...) = 1.9 of them, one word in ten being anybody's guess.
@@ -101,7 +106,7 @@ def test_guided_selection_sees_a_loss_per_sample() -> None:
 
 
 def test_albert_s_results_depend_on_the_seed_alone() -> None:
-    changes = ("model.name=albert", "model.size=small", "train.learning_rate=1e-3", "stop.time_s=2")
+    changes = (*SMALL_ALBERT, "stop.time_s=2")
     one, two, other = ran(*changes), ran(*changes), ran(*changes, "seed=2")
     assert one.lines == two.lines
     assert one.lines != other.lines
@@ -109,7 +114,7 @@ def test_albert_s_results_depend_on_the_seed_alone() -> None:
 
 @pytest.mark.parametrize("model", ["lstm", "albert"])
 def test_a_pool_of_processes_gives_the_same_bits(model: str) -> None:
-    changes = (f"model.name={model}", "model.size=small", "train.learning_rate=1e-3")
+    changes = SMALL_ALBERT if model == "albert" else ()
     one, two = (
         ran(*changes, "stop.time_s=3", f"train.backend={b}") for b in ("sequential", "pool")
     )
@@ -167,9 +172,9 @@ def test_a_new_model_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
         assert shape == (8,)
         return lstm(words, embedding=4, units=units)
 
-    row = world.Recipe(little, ("units",), "next_word")
-    monkeypatch.setitem(cast(dict[str, Any], world.MODELS), "little", row)
-    model = simulation(config_of("model.name=little")).model
+    row = Entry(little, ("units",), "next_word")
+    monkeypatch.setitem(cast(dict[str, Any], MODELS), "little", row)
+    model = simulation(config_of("model.name=little", NO_LSTM[0])).model
     assert model.get_parameter("back.weight").shape == (4, 16)
     with pytest.raises(ConfigError, match="use lstm or albert or little"):
         simulation(config_of("model.name=mlp"))
@@ -182,7 +187,7 @@ def test_perplexity_is_taken() -> None:
 
 
 def test_pictures_have_no_perplexity() -> None:
-    changes = ("data.dataset=digits", "data.partition=iid", "model.name=mlp")
+    changes = ("data.dataset=digits", "data.partition=iid", "model.name=mlp", *NO_LSTM)
     with pytest.raises(ConfigError, match="must be one of accuracy, loss, not 'perplexity'"):
         simulation(config_of(*changes))
 

@@ -119,6 +119,17 @@ class Data(Section):
                 "redraw draws from a mixture of labels, which natural clients do not have: use "
                 "partition = 'dirichlet' or 'iid', or leave it out"
             )
+        if self.redraw and self.overlap:
+            raise ValueError("redraw lets clients share samples by itself: leave overlap out")
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_out_natural_clients(self) -> Data:
+        if self.min_samples > 1 and self.partition != "natural":
+            raise ValueError(
+                f"min_samples = {self.min_samples} leaves natural clients out, and partition = "
+                f"{self.partition!r} has none: use partition = 'natural', or leave it out"
+            )
         return self
 
 

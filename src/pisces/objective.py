@@ -17,9 +17,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pisces.data.datasets import Objective
 from pisces.evaluate import Metric, TestSet, accuracy
 from pisces.train.base import Loss
+from pisces.types import Objective
 
 _MOST_LOSS = 700.0  # e to this is still a number: JSON has no word for infinity
 

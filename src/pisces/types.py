@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 
 Role: TypeAlias = Literal["parameter", "buffer"]
+Objective: TypeAlias = Literal["labels", "next_word"]  # what is learned of a dataset
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ Every protocol compared under one seed meets the same world.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,14 +24,8 @@ from pisces.data.text import Cut
 from pisces.errors import ConfigError, DataError, MissingDataError
 from pisces.execute import availability, latency
 from pisces.explain import known
-from pisces.models.albert import albert
-from pisces.models.cnn import small_cnn
-from pisces.models.femnist_cnn import femnist_cnn
+from pisces.models.catalogue import MODELS
 from pisces.models.flat import flatten
-from pisces.models.lenet5 import lenet5
-from pisces.models.lstm import lstm
-from pisces.models.mlp import mlp
-from pisces.models.resnet18 import resnet18
 from pisces.seeds import derive, generator
 
 
@@ -47,30 +40,12 @@ DATASETS: Mapping[str, Callable[[cfg.Config], datasets.Dataset]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """A model: made of an input's shape, how many labels or words there are, and its own `keys`."""
-
-    make: Callable[..., nn.Module]
-    keys: tuple[str, ...] = ()
-    predicts: datasets.Objective = "labels"
-
-
-MODELS: Mapping[str, Recipe] = {
-    "mlp": Recipe(mlp, ("hidden",)),
-    "small_cnn": Recipe(small_cnn),
-    "lenet5": Recipe(lenet5),
-    "femnist_cnn": Recipe(femnist_cnn),
-    "resnet18": Recipe(resnet18, ("norm",)),
-    "lstm": Recipe(lambda _, words, **kw: lstm(words, **kw), ("embedding", "units"), "next_word"),
-    "albert": Recipe(albert, ("size",), "next_word"),
-}
-
-
 def federated_data(config: cfg.Config, base_s: NDArray[np.float64] | None = None) -> FederatedData:
     """The dataset, divided among the clients and spoilt where asked."""
     d = config.data
     dataset = DATASETS[known(d.dataset, DATASETS, "data.dataset")](config)
+    if dataset.objective != "next_word":
+        _check_left_alone(d, "data", ("sequence_length", "vocabulary"), f"{d.dataset} is no text")
     rows = _rows(config, dataset, base_s if base_s is not None else base_latency(config))
     targets = dataset.targets
     if d.corrupted:
@@ -86,6 +61,14 @@ def federated_data(config: cfg.Config, base_s: NDArray[np.float64] | None = None
         objective=dataset.objective,
         epoch_sizes=_epoch_sizes(rows) if d.redraw else None,
     )
+
+
+def _check_left_alone(table: cfg.Section, name: str, keys: Iterable[str], why: str) -> None:
+    """Refuse settings without effect; defaults may be spelled out, as run folders do."""
+    for key in keys:
+        value, default = getattr(table, key), type(table).model_fields[key].default
+        if value != default:
+            raise ConfigError(f"{name}.{key}: {value} would do nothing: {why}; leave it out")
 
 
 def _epoch_sizes(pools: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -175,12 +158,13 @@ def _needed(base_s: NDArray[np.float64] | None) -> NDArray[np.float64]:
 
 def initial_model(config: cfg.Config, data: FederatedData) -> nn.Module:
     """The model with its initial weights: drawn from the seed, or from a file."""
-    recipe = MODELS[known(config.model.name, MODELS, "model.name")]
+    entry = MODELS[known(config.model.name, MODELS, "model.name")]
     _check_predicts(config.model.name, data)
-    settings = {key: getattr(config.model, key) for key in recipe.keys}
+    _check_keys(config.model)
+    settings = {key: getattr(config.model, key) for key in entry.keys}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(config.seed, "model"))
-        model = recipe.make(tuple(data.inputs.shape[1:]), data.num_classes, **settings)
+        model = entry.make(tuple(data.inputs.shape[1:]), data.num_classes, **settings)
     if config.model.weights is not None:
         load_weights(model, config.model.weights)
     return model
@@ -191,11 +175,20 @@ def _check_predicts(model: str, data: FederatedData) -> None:
     predicts, asked = MODELS[model].predicts, data.objective
     if predicts != asked:
         plain = {"labels": "labels", "next_word": "words"}
-        fitting = [name for name, recipe in MODELS.items() if recipe.predicts == asked]
+        fitting = [name for name, entry in MODELS.items() if entry.predicts == asked]
         raise ConfigError(
             f"model.name: {model} predicts {plain[predicts]}, but the dataset asks for "
             f"{plain[asked]}; use {' or '.join(fitting)}"
         )
+
+
+def _check_keys(model: cfg.Model) -> None:
+    """Does the model have all that is set of it?"""
+    own = MODELS[model.name].keys
+    for name, entry in MODELS.items():
+        foreign = [key for key in entry.keys if key not in own]
+        why = f"{model.name} has no such setting, {name} has"
+        _check_left_alone(model, "model", foreign, why)
 
 
 def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -11,8 +10,7 @@ from numpy.typing import NDArray
 
 from pisces.errors import ConfigError
 from pisces.seeds import generator
-
-Objective = Literal["labels", "next_word"]
+from pisces.types import Objective
 
 
 @dataclass(frozen=True, slots=True, eq=False)

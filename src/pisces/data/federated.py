@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from pisces.data.datasets import Objective
 from pisces.errors import DataError
+from pisces.types import Objective
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
