@@ -427,6 +427,24 @@ def test_corruption_flips_labels_of_some_clients() -> None:
     assert torch.equal(clean.test_targets, spoilt.test_targets)
 
 
+def test_fewer_test_samples_are_the_same_for_every_seed_and_part_of_more() -> None:
+    every = built().data
+    assert len(every.test_targets) == 359
+    few, other = (built("data.test_samples=20", f"seed={seed}").data for seed in (1, 2))
+    assert torch.equal(few.test_inputs, other.test_inputs)
+    assert torch.equal(few.test_targets, other.test_targets)
+    assert few.test_inputs.shape == (20, 1, 8, 8)
+    some = built("data.test_samples=50").data
+    for smaller, larger in ((few, some), (some, every)):
+        places = [
+            (larger.test_inputs == x).flatten(1).all(1).nonzero()[0, 0] for x in smaller.test_inputs
+        ]
+        assert places == sorted(places)  # in their order
+        assert torch.equal(larger.test_targets[torch.stack(places)], smaller.test_targets)
+    assert not torch.equal(few.test_inputs, every.test_inputs[:20])  # drawn: files may be sorted
+    assert torch.equal(built("data.test_samples=999").data.test_inputs, every.test_inputs)
+
+
 # --- models ---------------------------------------------------------------------------------------
 
 

@@ -104,6 +104,9 @@ class Data(Section):
         False, description="fresh samples every epoch, from the client's own mixture of labels"
     )
     corrupted: Share = Field(0.0, description="share of clients whose labels are all wrong")
+    test_samples: Count | None = Field(
+        None, description="test on at most so many samples, the same for every seed; none: all"
+    )
     sequence_length: Count = Field(32, description="text: words of a sample")
     vocabulary: Count = Field(10_000, description="text: words known, the most frequent ones")
 

@@ -19,7 +19,7 @@ from torch import nn
 from pisces import config as cfg
 from pisces.data import corrupt, datasets, finding, partition
 from pisces.data.catalogue import CATALOGUE
-from pisces.data.federated import FederatedData
+from pisces.data.federated import FederatedData, Pair
 from pisces.data.text import Cut
 from pisces.errors import ConfigError, DataError, MissingDataError
 from pisces.execute import availability, latency
@@ -55,12 +55,20 @@ def federated_data(config: cfg.Config, base_s: NDArray[np.float64] | None = None
         dataset.inputs,
         targets,
         rows,
-        dataset.test_inputs,
-        dataset.test_targets,
+        *_test_samples(dataset, d.test_samples),
         num_classes=dataset.num_classes,
         objective=dataset.objective,
         epoch_sizes=_epoch_sizes(rows) if d.redraw else None,
     )
+
+
+def _test_samples(dataset: datasets.Dataset, most: int | None) -> Pair:
+    """What to test on; drawn without the run's seed: all runs are to be held to the same."""
+    num = len(dataset.test_targets)
+    if most is None or most >= num:
+        return dataset.test_inputs, dataset.test_targets
+    rows = torch.from_numpy(np.sort(generator(0, "test_samples").permutation(num)[:most]))
+    return dataset.test_inputs[rows], dataset.test_targets[rows]
 
 
 def _check_left_alone(table: cfg.Section, name: str, keys: Iterable[str], why: str) -> None:
