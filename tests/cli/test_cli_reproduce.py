@@ -10,7 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datafiles
 import pytest
+
+from pisces import build
+from pisces.study import plan
+from pisces.study.runs import Wish, planned
 
 Pisces = Callable[..., Any]
 
@@ -197,14 +202,29 @@ def test_what_lacks_its_data_is_skipped(done: Path, pisces: Pisces) -> None:
     assert "nothing could be run" in nothing.err
 
 
+def test_damaged_data_fails_its_case_and_no_other(
+    study: Path, pisces: Pisces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = datafiles.mnist_idx(study.parent / "data" / "mnist")
+    damaged = next(data.glob("train-images*"))
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    monkeypatch.setenv("PISCES_DATA", str(study.parent / "data"))
+    change(study, "[[claim]]", NO_DATA + "[[claim]]")
+    ran = pisces("reproduce", "speed", "-q", "--jobs", 1)
+    assert ran.code == 1
+    assert ran.err.startswith("failed speed/mnist: ")
+    assert damaged.name in ran.err
+    assert len(folders()) == 2
+
+
 def test_a_run_that_fails_does_not_end_the_others(done: Path, pisces: Pisces) -> None:
-    broken = '[[variant]]\nname = "broken"\nprotocol = "fedbuff"\nset = ["data.size=100000"]\n\n'
-    last = '[[variant]]\nname = "fedavg"'
-    change(done, last, broken + last)
+    wish = Wish(build.resolved, lambda _config: (), seeds=[2])
+    in_its_way = planned(plan.load(done), done, wish)[0].folder
+    (Path("runs/reproduce/speed") / in_its_way).symlink_to("nowhere")
     ran = pisces("reproduce", "speed", "-q", "--jobs", 1, "--seeds", "2")
     assert ran.code == 1
-    assert ran.err.count("failed runs/reproduce/speed/small/broken-seed2-") == 1
-    assert len(folders()) == 4
+    assert ran.err.count("failed runs/reproduce/speed/small/pisces-seed2-") == 1
+    assert len(folders()) == 3
 
 
 def test_a_wrong_setting_is_refused_before_anything_starts(study: Path, pisces: Pisces) -> None:

@@ -15,7 +15,7 @@ from pisces.cli.console import Quiet, stderr, stdout
 from pisces.cli.options import names, numbers
 from pisces.cli.studies import Outcome, run, write_pages
 from pisces.config import Config
-from pisces.errors import ConfigError, DataError
+from pisces.errors import ConfigError, MissingDataError
 from pisces.explain import known
 from pisces.report.table import duration
 from pisces.study import plan
@@ -91,10 +91,10 @@ def reproduce(
     _say(works, outcome)
     if outcome.interrupted:
         raise typer.Exit(130)
-    if outcome.failures:
+    if outcome.failures or outcome.spoilt:
         raise typer.Exit(1)
     if outcome.skipped and not any(work.records for work in works):
-        raise DataError("nothing could be run: get the data first")
+        raise MissingDataError("nothing could be run: get first what is missing")
 
 
 def _wish(seeds: Sequence[int] | None, cases: Sequence[str], device: str, *, smoke: bool) -> Wish:
@@ -155,6 +155,8 @@ def _say(works: Sequence[Work], outcome: Outcome) -> None:
             _warn(f"{work.name}: records of other settings or targets: {work.num_dropped}")
     for name, lack in outcome.skipped.items():
         _warn(f"skipped {name}: {lack}")
+    for name, damage in outcome.spoilt.items():
+        _warn(f"failed {name}: {damage}")
     for failure in outcome.failures:
         _warn(f"failed {failure.job.out}: {type(failure.error).__name__}: {failure.error}")
     if outcome.interrupted:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pisces.cli.checks import Wanted, check, label_of, name_of
 from pisces.cli.console import stderr
 from pisces.cli.many import Crew, Failure, Job, at_once
 from pisces.cli.progress import Batch, Overview, Standing, shown
-from pisces.errors import ConfigError, DataError
 from pisces.record.writer import replace_file
 from pisces.study.page import PAGE, Results, index, page
-from pisces.study.runs import Planned, Wish
+from pisces.study.runs import Wish
 from pisces.study.work import Place, Work, open_study
 
 
@@ -25,41 +25,23 @@ class Outcome:
     interrupted: bool = False
     failures: Sequence[Failure] = ()
     skipped: dict[str, str] = field(default_factory=dict)  # study/case -> what it lacks
+    spoilt: dict[str, str] = field(default_factory=dict)  # study/case -> what of it is damaged
 
 
 def run(works: Sequence[Work], num_workers: int | None, *, quiet: bool) -> Outcome:
     """Make all runs that are left, and keep a record of each as it ends."""
-    outcome = Outcome()
-    wanted: dict[str, list[tuple[Work, Planned]]] = {}  # studies may ask for the same run
-    for work in works:
-        for run in _runnable(work, outcome):
-            wanted.setdefault(run.digest, []).append((work, run))
+    checked = check(works)
+    outcome = Outcome(skipped=checked.lacking, spoilt=checked.spoilt)
+    wanted: dict[str, list[Wanted]] = {}  # studies may ask for the same run
+    for work, run in checked.runnable:
+        wanted.setdefault(run.digest, []).append((work, run))
     if wanted:
         _work_through(list(wanted.values()), num_workers, outcome, quiet=quiet)
     return outcome
 
 
-def _runnable(work: Work, outcome: Outcome) -> list[Planned]:
-    """What is left, checked before anything starts; cases whose data is missing are left out."""
-    from pisces import build
-
-    left, runnable = work.left(), []
-    for case in dict.fromkeys(run.case for run in left):
-        runs = [run for run in left if run.case == case]
-        for run in runs:
-            build.policies_of(run.config)
-        try:
-            build.simulation(runs[0].config)
-            runnable += runs
-        except (DataError, ConfigError) as error:
-            if isinstance(error, ConfigError) and "pip install" not in str(error):
-                raise  # a setting is wrong; else an optional package is not here
-            outcome.skipped[f"{work.name}/{case}"] = str(error)
-    return runnable
-
-
 def _work_through(
-    wanted: Sequence[Sequence[tuple[Work, Planned]]],
+    wanted: Sequence[Sequence[Wanted]],
     num_workers: int | None,
     outcome: Outcome,
     *,
@@ -69,7 +51,7 @@ def _work_through(
     jobs = [Job(run.config, work.runs / run.folder) for work, run in todo]
     for job in jobs:
         shutil.rmtree(job.out, ignore_errors=True)  # begun, not finished
-    standings = [Standing(_label(run), run.seed, run.config.stop) for _, run in todo]
+    standings = [Standing(label_of(run), run.seed, run.config.stop) for _, run in todo]
     batches = _batches(todo, standings)
     by_folder = {job.out: who for job, who in zip(jobs, wanted, strict=True)}
 
@@ -90,15 +72,11 @@ def _work_through(
     outcome.interrupted, outcome.failures = crew.interrupted, crew.failures
 
 
-def _label(run: Planned) -> str:
-    return run.variant if run.x is None else f"{run.variant} {run.x:g}"
-
-
-def _batches(todo: Sequence[tuple[Work, Planned]], standings: Sequence[Standing]) -> list[Batch]:
+def _batches(todo: Sequence[Wanted], standings: Sequence[Standing]) -> list[Batch]:
     groups: dict[str, list[Standing]] = {}
     run_s: dict[str, float] = {}
     for (work, run), standing in zip(todo, standings, strict=True):
-        name = f"{work.name}/{run.case}"
+        name = name_of(work, run)
         groups.setdefault(name, []).append(standing)
         run_s[name] = work.run_s(run.case)
     return [Batch(name, runs, run_s[name]) for name, runs in groups.items()]
