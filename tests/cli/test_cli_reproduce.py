@@ -193,7 +193,7 @@ def test_what_lacks_its_data_is_skipped(done: Path, pisces: Pisces) -> None:
     assert ran.code == 0
     assert ran.err.startswith("skipped speed/mnist: ")
     assert pisces("reproduce", "all", "--pages-only").code == 0
-    assert "`pisces data get mnist`" in (done / "RESULTS.md").read_text()
+    assert "Needs the dataset mnist" in (done / "RESULTS.md").read_text()
     for name in ("results.json", "RESULTS.md"):
         (done / name).unlink()
     nothing = pisces("reproduce", "all", "-q", "--case", "mnist")

@@ -33,7 +33,7 @@ def test_the_page(study: Study, record: MakeRecord) -> None:
     # Seed 3 did not get there, which leaves the median of three as it is.
     assert "| slow | 10 | 3 | 2.00x (? to ?) | 20 s (20 s to ?) | 0.95 | 0 |" in text
     assert "*Not run: runs to make: 20, about 1,200 s one at a time" in text
-    assert "`pisces data get femnist`" in text
+    assert "Needs the dataset femnist (`pisces data list` says where it is)" in text
     assert "- 12 runs, seeds 1, 2, 3; wall time together 30 s" in text
 
 
@@ -55,5 +55,6 @@ def test_what_was_not_kept_is_not_drawn(study: Study, record: MakeRecord, tmp_pa
 
 def test_the_index_has_a_line_per_study(study: Study, record: MakeRecord) -> None:
     text = index([("speed", study, some(record)), ("other", study, [])])
+    assert text.count("](") == 2  # no links but to pages that are beside it
     assert "| [Speed](speed/RESULTS.md) | Figure 0 | **holds** | 1 of 1 measured" in text
     assert "| [Speed](other/RESULTS.md) | Figure 0 | **not measured** |" in text

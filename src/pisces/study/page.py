@@ -67,7 +67,7 @@ def index(verdicts: Iterable[tuple[str, Study, Sequence[Record]]], *, smoke: boo
         "# The paper's experiments, measured",
         "",
         *([SMOKE_NOTE, ""] if smoke else []),
-        "Made by `pisces reproduce`; [how to read and repeat it](../docs/reproduce.md).",
+        "Made by `pisces reproduce`.",
         "",
         *_table(["study", "in the paper", "verdict", "why"], rows),
     ]
@@ -137,7 +137,7 @@ def _missing(results: Results, case: Case) -> str:
     return (
         f"*{what}: runs to make: {left.num_runs}, about {duration(left.seconds)} one at a time: "
         f"`pisces reproduce {results.name} --case {case.name}`. Needs the dataset {left.dataset} "
-        f"(`pisces data get {left.dataset}`).*"
+        "(`pisces data list` says where it is).*"
     )
 
 
