@@ -44,6 +44,7 @@ seeds = 2
 [[case]]
 name = "large"
 config = "small.toml"
+set = ["clients.count=30", "clients.concurrency=7"]
 target = 0.8
 
 [[claim]]

@@ -35,6 +35,9 @@ def test_a_variant_and_a_point_change_the_config(folder: Path) -> None:
     fast = runs["small", "fast", 10.0, 1].config
     assert (fast.protocol, fast.train.epochs, fast.clients.count) == ("pisces", 5, 10)
     assert fast.protocols["pisces"]["selection_penalty"] == 0.5  # spelled out
+    large = runs["large", "fast", 20.0, 1].config
+    assert large.clients.concurrency == 7  # of the case
+    assert large.clients.count == 20  # points have the last word
 
 
 def test_seeds_cases_and_the_small_size_can_be_asked_for(folder: Path) -> None:

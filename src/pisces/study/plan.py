@@ -59,6 +59,7 @@ class Case(Section):
 
     name: Name = Field(description="of the task; a stand-in is named as what it is")
     config: str | None = Field(None, description="its config file; none: <name>.toml")
+    set: list[str] = Field([], description="key=value changes to that file")
     target: Finite = Field(description="value of stop.metric whose time is taken")
     about: str = Field("", description="what it is, and for what it stands")
     seeds: Count | None = Field(None, description="seeds unless said otherwise; none: five")

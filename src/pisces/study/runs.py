@@ -118,7 +118,7 @@ def _config(
     small = [*SMOKE, *study.smoke] if wish.smoke else []
     varied = [] if point is None else point.set
     named = [f"protocol={variant.protocol}", f"train.device={wish.device}"]
-    changes = [*small, *varied, *variant.set, *named]
+    changes = [*case.set, *small, *varied, *variant.set, *named]
     return wish.resolve(config.load(folder / config_file(case), changes))
 
 
