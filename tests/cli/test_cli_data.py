@@ -110,6 +110,23 @@ def test_check_says_what_is_there(pisces: Pisces, folder: Path) -> None:
     assert (row["num_train"], row["num_clients"], row["has_checksums"]) == (6, 3, False)
 
 
+def test_check_tells_copies_of_text_apart(pisces: Pisces, folder: Path) -> None:
+    posts = {"author": ["a", "b"], "text": ["to be or not to be " * 9] * 2}
+    datafiles.parquet(folder / "posts.parquet", posts)
+    pisces("data", "get", "stackexchange", "--from", "posts.parquet", "--folder", "ready")
+    datafiles.parquet(folder / "same" / "stackexchange" / "a.parquet", posts)
+    posts["text"][0] += "why"
+    datafiles.parquet(folder / "other" / "stackexchange" / "a.parquet", posts)
+
+    def digest(where: str) -> str:
+        (row,) = json.loads(pisces("data", "check", "--folder", where, "--json").out)
+        return str(row["digest"])
+
+    assert digest("ready") == digest("same") != digest("other")
+    shown = " ".join(pisces("data", "check", "--folder", "ready").out.split())
+    assert f"good, digest {digest('ready')[:12]}" in shown
+
+
 def test_a_dataset_that_is_there_twice_is_a_fault_not_absent(pisces: Pisces, folder: Path) -> None:
     for below in ("a", "b"):
         datafiles.mnist_npz(folder / "data" / "mnist" / below)

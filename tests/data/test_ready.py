@@ -172,7 +172,13 @@ def test_what_a_check_says(tmp_path: Path) -> None:
     place = search(CATALOGUE["mnist"], got(tmp_path).parent)
     assert place is not None
     assert ready.check(place) == ready.Checked(
-        num_train=6, num_test=2, num_classes=10, num_clients=3, has_checksums=True, published=False
+        num_train=6,
+        num_test=2,
+        num_classes=10,
+        num_clients=3,
+        has_checksums=True,
+        digest=place.read().digest(),
+        published=False,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,23 @@ def test_words_are_numbered_by_frequency_and_documents_sorted_by_author() -> Non
     assert found.vocabulary.tolist() == ["<pad>", "<unk>", "<eos>", "b", "c", "a"]
     assert texts(found) == [(0, "a b <eos>"), (1, "b c b <eos>"), (1, "c <eos>")]
     assert found.in_test is None
+
+
+def test_a_copy_of_text_has_a_digest_of_all_that_is_learned_from() -> None:
+    corpus = Corpus()
+    corpus.add("ann", ["a", "b"])
+    corpus.add("zoë", ["b", "b"])
+    found = corpus.documents()
+    as_read = replace(found, words=found.words.astype(np.int64))  # as ready files are
+    assert as_read.digest() == found.digest()
+    others = (
+        replace(found, words=found.words[::-1]),
+        replace(found, offsets=np.array([0, 2, 6])),
+        replace(found, authors=np.array([0, 0])),
+        replace(found, vocabulary=np.array(["<pad>", "<unk>", "<eos>", "b", "c"])),
+        replace(found, in_test=np.array([False, True])),
+    )
+    assert len({found.digest(), *(other.digest() for other in others)}) == 1 + len(others)
 
 
 def test_only_so_many_words_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ Folder = Annotated[
     Path | None,
     typer.Option(help="Folder with datasets; default: PISCES_DATA, then the cache."),
 ]
+SHOWN = 12  # characters of a digest
 PUBLISHED = {True: ", as published", False: ", but not the published one", None: ""}
 
 
@@ -217,7 +218,8 @@ def _show(places: dict[str, Place | DataError], results: dict[str, Checked | Pis
 def _cells(result: Checked | PiscesError, size: str) -> tuple[str, ...]:
     if isinstance(result, PiscesError):
         return "", "", "", "", size, "[red]wrong[/]"
-    said = "good" + PUBLISHED[result.published] + ("" if result.has_checksums else ", no checksums")
+    said = "good" + (PUBLISHED[result.published] or f", digest {result.digest[:SHOWN]}")
+    said += "" if result.has_checksums else ", no checksums"
     clients = "" if result.num_clients is None else str(result.num_clients)
     counts = (result.num_train, result.num_test, result.num_classes)
     return *map(str, counts), clients, size, said

@@ -10,7 +10,7 @@ from pisces.data.formats.columns import CharacterTable, Columns, ImageTable, Tex
 from pisces.data.formats.parquet import Parquet
 from pisces.data.hub import Hub
 from pisces.data.images import Look
-from pisces.data.raw import Found, Images, Raw, Tell
+from pisces.data.raw import Found, Raw, Tell
 from pisces.data.text import Text
 
 
@@ -42,11 +42,9 @@ class Entry:
     clients: str | None = None
     digest: str | None = None
 
-    def published(self, raw: Raw) -> bool | None:
-        """Whether these are the published images and labels; None where we do not know those."""
-        if self.digest is None or not isinstance(raw, Images):
-            return None
-        return raw.digest() == self.digest
+    def published(self, digest: str) -> bool | None:
+        """Whether that is the published images' and labels'; None where we do not know those."""
+        return None if self.digest is None else digest == self.digest
 
 
 # --- the parts rows are made of -------------------------------------------------------------------

@@ -51,6 +51,16 @@ class Documents:
     vocabulary: NDArray[np.str_]  # by frequency, after the three below
     in_test: NDArray[np.bool_] | None = None
 
+    def digest(self) -> str:
+        """A checksum of documents, authors and vocabulary, whatever files they came in."""
+        whole = hashlib.sha256("\n".join(self.vocabulary).encode())
+        for part in (self.words, self.offsets, self.authors, self.in_test):
+            if part is None:
+                continue
+            whole.update(b"\n%d\n" % len(part))  # so that no part can pass for its neighbour's
+            whole.update(np.ascontiguousarray(part, "<i8").data)
+        return whole.hexdigest()
+
 
 PAD, UNK, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<unk>", "<eos>")

@@ -27,13 +27,17 @@ CHECKSUMS = "sha256.json"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What files hold; `published`: whether that is the published dataset, where we know it."""
+    """What files hold; `published`: whether that is the published dataset, where we know it.
+
+    `digest` is that of the content: equal for two copies of the same, whatever files they are in.
+    """
 
     num_train: int
     num_test: int
     num_classes: int
     num_clients: int | None
     has_checksums: bool
+    digest: str
     published: bool | None
 
 
@@ -63,21 +67,22 @@ def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"cannot write {target}: {reason}; choose another --folder") from error
-    return Got(target, entry.published(raw))
+    return Got(target, entry.published(raw.digest()))
 
 
 def check(place: Place) -> Checked:
     """Compare a dataset's files with their checksums and load them; an error says what is wrong."""
     has_checksums = compare(place.folder)
     raw = place.read()
-    data = place.dataset(raw)
+    data, digest = place.dataset(raw), raw.digest()
     return Checked(
         num_train=len(data.targets),
         num_test=len(data.test_targets),
         num_classes=data.num_classes,
         num_clients=None if data.natural is None else len(np.unique(data.natural)),
         has_checksums=has_checksums,
-        published=place.entry.published(raw),
+        digest=digest,
+        published=place.entry.published(digest),
     )
 
 
