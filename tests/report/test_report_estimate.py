@@ -14,14 +14,15 @@ from pisces.report.estimate import (
     estimate,
     in_words,
     ratio,
-    tells_nothing,
 )
 
 INF = math.inf
 
 
 def test_few_values_come_with_their_range() -> None:
-    assert estimate([(3.0, 3.0), (1.0, 1.0), (2.0, 2.0)]) == Estimate(3, 2.0, 2.0, 1.0, 3.0)
+    assert estimate([(3.0, 3.0), (1.0, 1.0), (2.0, 2.0)]) == Estimate(
+        3, 2.0, 2.0, 1.0, 3.0, 1.0, 3.0
+    )
 
 
 def test_of_five_the_middle_and_an_interval_within_their_range() -> None:
@@ -36,13 +37,13 @@ def test_of_five_the_middle_and_an_interval_within_their_range() -> None:
 def test_one_open_end_of_three_leaves_the_median_exact() -> None:
     # 200, 300 and more than 1000: the median is 300 whatever the third one is.
     found = estimate([(200.0, 200.0), (300.0, 300.0), (1000.0, INF)])
-    assert found == Estimate(3, 300.0, 300.0, 200.0, INF)
+    assert found == Estimate(3, 300.0, 300.0, 200.0, INF, 200.0, INF)
     assert in_words(found, "{:.0f} s".format) == "300 s (200 s to ?)"
 
 
 def test_two_open_ends_of_three_make_it_a_bound() -> None:
     found = estimate([(200.0, 200.0), (900.0, INF), (1000.0, INF)])
-    assert found == Estimate(3, 900.0, INF, 200.0, INF)
+    assert found == Estimate(3, 900.0, INF, 200.0, INF, 200.0, INF)
     assert in_words(found, "{:.0f} s".format) == ">= 900 s (200 s to ?)"
 
 
@@ -86,5 +87,5 @@ def test_in_words(ends: list[Ends], words: str) -> None:
 
 
 def test_anything_from_zero_up_tells_nothing_of_a_ratio() -> None:
-    told = [tells_nothing(found) for e in ((0.0, INF), (0.1, INF)) if (found := estimate([e]))]
+    told = [found.tells_nothing for e in ((0.0, INF), (0.1, INF)) if (found := estimate([e]))]
     assert told == [True, False]

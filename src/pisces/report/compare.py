@@ -11,16 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pisces.errors import RunError
 from pisces.record.reader import Run
-from pisces.report.estimate import MIN_BOOTSTRAP, bootstrap, ratio
+from pisces.report.estimate import Bound, Estimate, estimate, ratio
 from pisces.stop import lower_is_better
 
-Bound: TypeAlias = Literal["", ">=", "<="]
 BySeed: TypeAlias = Mapping[int | None, "Result"]
 
 
@@ -149,31 +148,22 @@ def _row(protocol: str, results: BySeed, speedup: Speedup, metric: str) -> Row:
 def paired_speedup(results: BySeed, reference: BySeed) -> Speedup:
     """How much faster the reference met the target, over the seeds both have."""
     shared = [(results[s], reference[s]) for s in results if s in reference]
-    ratios = np.array([ratio(a.time_between, b.time_between) for a, b in shared])
-    if not len(ratios):
-        return Speedup()
-    low, high = np.median(ratios, axis=0)
-    median, bound = _bounded(low, high)
-    enough = len(ratios) >= MIN_BOOTSTRAP
-    interval_low, interval_high = bootstrap(ratios) if enough else (0.0, math.inf)
+    found = estimate([ratio(a.time_between, b.time_between) for a, b in shared])
+    return Speedup() if found is None else _told(found)
+
+
+def _told(found: Estimate) -> Speedup:
+    """What is not known is None: a ratio may be anything from 0 up."""
+    median, bound = found.known
     return Speedup(
-        num_pairs=len(ratios),
+        num_pairs=found.num,
         median=median,
         bound=bound,
-        min=_positive(ratios[:, 0].min()),
-        max=_finite(ratios[:, 1].max()),
-        low=_positive(interval_low),
-        high=_finite(interval_high),
+        min=_positive(found.min),
+        max=_finite(found.max),
+        low=_positive(found.low) if found.has_interval else None,
+        high=_finite(found.high) if found.has_interval else None,
     )
-
-
-def _bounded(low: float, high: float) -> tuple[float | None, Bound]:
-    """What is known of a number between `low` (0: nothing) and `high` (infinity: nothing)."""
-    if low == high:
-        return _finite(low), ""
-    if low > 0:
-        return float(low), ">="
-    return _finite(high), "<=" if high < math.inf else ""
 
 
 def _worst(metric: str) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from pisces.seeds import generator
 MIN_BOOTSTRAP = 5  # values; resampling fewer says less than their range
 NUM_RESAMPLES = 10_000
 
+Bound: TypeAlias = Literal["", ">=", "<="]
 Ends: TypeAlias = tuple[float, float]
 UNKNOWN: Ends = (-math.inf, math.inf)
 
@@ -28,15 +29,38 @@ UNKNOWN: Ends = (-math.inf, math.inf)
 class Estimate:
     """A median over `num` seeds that lies between `least` and `most`, which are often equal.
 
-    `low` and `high` are the ends of its bootstrap 95 % interval, or of the range of the values
-    where there are fewer than `MIN_BOOTSTRAP`.
+    `min` and `max` are the range of the values; `low` and `high` the ends of the median's bootstrap
+    95 % interval, or of that range where there are fewer than `MIN_BOOTSTRAP` values.
     """
 
     num: int
     least: float
     most: float
+    min: float
+    max: float
     low: float
     high: float
+
+    @property
+    def has_interval(self) -> bool:
+        """Are there enough values for more than their range?"""
+        return self.num >= MIN_BOOTSTRAP
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Is the median anything at all, or anything from zero up?"""
+        return self.most == math.inf and self.least in (0, -math.inf)
+
+    @property
+    def known(self) -> tuple[float | None, Bound]:
+        """The median, or what bounds it; None where there is no number."""
+        if self.least == self.most:
+            return (self.least if math.isfinite(self.least) else None), ""
+        if self.tells_nothing:
+            return None, ""
+        if self.most == math.inf or self.least > 0:
+            return self.least, ">="
+        return self.most, "<="
 
 
 def estimate(values: Sequence[Ends]) -> Estimate | None:
@@ -44,10 +68,10 @@ def estimate(values: Sequence[Ends]) -> Estimate | None:
     if not values:
         return None
     ends = np.array(values, np.float64)
-    least, most = np.median(ends, axis=0)
-    enough = len(ends) >= MIN_BOOTSTRAP
-    low, high = bootstrap(ends) if enough else (ends[:, 0].min(), ends[:, 1].max())
-    return Estimate(len(ends), float(least), float(most), float(low), float(high))
+    least, most = map(float, np.median(ends, axis=0))
+    whole = float(ends[:, 0].min()), float(ends[:, 1].max())
+    spread = bootstrap(ends) if len(ends) >= MIN_BOOTSTRAP else whole
+    return Estimate(len(ends), least, most, *whole, *spread)
 
 
 def bootstrap(ends: NDArray[np.float64]) -> Ends:
@@ -87,23 +111,9 @@ def in_words(found: Estimate | None, text: Callable[[float], str]) -> str:
     """`1.5x (1.3x to 1.7x)`; a median that is only bounded is marked as such."""
     if found is None:
         return "-"
-    middle = _middle(found, text)
+    value, bound = found.known
+    middle = "?" if value is None else f"{bound} {text(value)}".strip()
     if found.num == 1 or middle == "?":
         return middle
     low, high = (text(end) if math.isfinite(end) else "?" for end in (found.low, found.high))
     return middle if low == high == middle else f"{middle} ({low} to {high})"
-
-
-def _middle(found: Estimate, text: Callable[[float], str]) -> str:
-    if found.least == found.most:
-        return text(found.least) if math.isfinite(found.least) else "?"
-    if tells_nothing(found):
-        return "?"
-    if found.most == math.inf or found.least > 0:
-        return f">= {text(found.least)}"
-    return f"<= {text(found.most)}"
-
-
-def tells_nothing(found: Estimate) -> bool:
-    """Is the median anything at all, or anything from zero up?"""
-    return found.most == math.inf and found.least in (0, -math.inf)

@@ -96,7 +96,7 @@ def paired(compare: Comparison, of: BySeed, over: BySeed) -> list[Ends]:
 
 def _verdict(claim: Claim, found: Estimate | None) -> Verdict:
     """By the median; where it is only bounded, what is not certain holds partly at best."""
-    if found is None or est.tells_nothing(found):
+    if found is None or found.tells_nothing:
         return "not measured"
     ends = (found.least, found.most)
     if all(_meets(claim.holds, end) for end in ends):
