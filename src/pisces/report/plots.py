@@ -21,9 +21,11 @@ from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.report.compare import by_protocol
 from pisces.report.sheets import (
+    ALONE,
     Style,
     add_legend,
     draw_curves,
+    draw_dots,
     draw_target,
     drawable,
     save,
@@ -56,7 +58,7 @@ def accuracy_over_time(
     A run that has ended keeps its last value. Markers show the median time to the target.
     """
     path = drawable(path)
-    figure = Figure(layout="constrained")
+    figure = Figure(figsize=ALONE, layout="constrained")
     axes = tidy(figure.subplots())
     groups = list(_groups(runs))
     for group in groups:
@@ -95,16 +97,7 @@ def involvement(runs: Iterable[Run], path: str | Path) -> None:
     figure, panels = sheet_of(len(groups), "samples of the client", "times picked", sharey=True)
     for axes, group in zip(panels, groups, strict=True):
         for part in (run.tally().involvement() for run in group.runs):
-            axes.plot(
-                part.num_examples,
-                part.num_started,
-                "o",
-                color=group.style.colour,
-                markersize=4,
-                markeredgewidth=0,
-                alpha=0.5,
-                rasterized=True,  # a vector picture of a million dots is of no use to anybody
-            )
+            draw_dots(axes, group.style, part.num_examples, part.num_started)
         axes.set_title(group.name, fontsize="medium")
         axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
     save(figure, path)

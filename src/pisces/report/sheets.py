@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pisces.errors import ConfigError, RunError
 
@@ -26,7 +26,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 # Black and white printers and the fully colour-blind go by these.
 DASHES: tuple[Dash, ...] = ("-", "--", "-.", ":", (0, (3, 1, 1, 1, 1, 1)))
 PANEL = (3.2, 2.7)  # width and height in inches of one of several panels
-WIDE_LABEL = 40  # letters; two columns of longer ones do not fit on a sheet
+ALONE = (7.0, 4.0)  # of one that is alone on its sheet
+LEGEND_WIDTH, LEGEND_ROW = 6.0, 0.25  # inches: at least so wide, and so high a row
+LEGEND_LETTERS, MOST_COLUMNS = 80, 3  # what fits beside each other
 PNG_DPI = 150
 
 
@@ -57,9 +59,11 @@ def draw_curves(axes: Axes, style: Style, curves: Sequence[Curve], label: str) -
         axes.fill_between(grid, low, high, step="post", color=style.colour, alpha=0.15, linewidth=0)
 
 
-def draw_target(axes: Axes, target: float) -> None:
-    """A line, and its name outside the frame where no curve can cross it."""
+def draw_target(axes: Axes, target: float, *, named: bool = True) -> None:
+    """A line and, where there is room, its name outside the frame, where no curve can cross it."""
     axes.axhline(target, color="0.4", linewidth=0.8, zorder=1)
+    if not named:
+        return
     axes.annotate(
         f"target\n{target:g}",
         (1, target),
@@ -69,6 +73,20 @@ def draw_target(axes: Axes, target: float) -> None:
         va="center",
         color="0.3",
         fontsize="small",
+    )
+
+
+def draw_dots(axes: Axes, style: Style, x: ArrayLike, y: ArrayLike) -> None:
+    """A dot for each of very many."""
+    axes.plot(
+        x,
+        y,
+        "o",
+        color=style.colour,
+        markersize=4,
+        markeredgewidth=0,
+        alpha=0.5,
+        rasterized=True,  # a vector picture of a million dots is of no use to anybody
     )
 
 
@@ -90,11 +108,15 @@ def band(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def add_legend(figure: Figure, axes: Axes) -> None:
-    """Below the frame, where it hides nothing; the sheet grows with it."""
-    _, labels = axes.get_legend_handles_labels()
-    columns = 2 if max(map(len, labels)) <= WIDE_LABEL else 1
-    figure.set_size_inches(7.0, 4.0 + 0.22 * math.ceil(len(labels) / columns))
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
+    """One for all panels, below them, where it hides nothing; the sheet grows with it."""
+    handles, labels = axes.get_legend_handles_labels()
+    widest = max(map(len, labels), default=1)
+    columns = max(1, min(MOST_COLUMNS, len(labels), LEGEND_LETTERS // widest))
+    width, height = figure.get_size_inches()
+    rows = math.ceil(len(labels) / columns)
+    figure.set_size_inches(max(width, LEGEND_WIDTH), height + LEGEND_ROW * rows)
+    place = "outside lower center"
+    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize="small")
 
 
 def sheet_of(num: int, xlabel: str, ylabel: str, *, sharey: bool) -> tuple[Figure, list[Axes]]:

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from pisces.report.estimate import in_words
 from pisces.report.measures import MEASURES
-from pisces.report.sheets import Style, draw_curves, draw_target, save, styles
+from pisces.report.sheets import Style, draw_curves, draw_dots, draw_target, save, styles
 from pisces.stop import lower_is_better
 from pisces.study.material import (
     Drawn,
@@ -60,7 +60,7 @@ def _curves(material: Material) -> Figure:
             label = f"{variant}: {reached}" if len(panels) == 1 else variant
             curves = [step_curve(r.times, r.values) for r in runs]
             draw_curves(axes, material.style(variant), curves, label)
-        _draw_target(axes, material.records[0].target, alone=len(panels) == 1)
+        draw_target(axes, material.records[0].target, named=len(panels) == 1)
         axes.set_xlim(left=0)
     _look_closer(panels[0], material.records)  # the others share its scale
     return with_legend(figure, panels, BAND)
@@ -77,14 +77,6 @@ def _look_closer(axes: Axes, records: Sequence[Record]) -> None:
         axes.set_ylim(top=min(high, target + shown))
     else:
         axes.set_ylim(bottom=max(low, target - shown))
-
-
-def _draw_target(axes: Axes, target: float, *, alone: bool) -> None:
-    """With its name where there is room for it."""
-    if alone:
-        draw_target(axes, target)
-    else:
-        axes.axhline(target, color="0.4", linewidth=0.8, zorder=1)
 
 
 def _aggregations(material: Material) -> Figure:
@@ -175,9 +167,7 @@ def _involvement(material: Material) -> Figure | None:
     def draw_one(axes: Axes, record: Record, style: Style) -> None:
         assert record.clients is not None
         sizes, picked = floats(record.clients.num_examples), floats(record.clients.num_started)
-        axes.plot(
-            sizes, picked, "o", color=style.colour, markersize=4, markeredgewidth=0, alpha=0.5
-        )
+        draw_dots(axes, style, sizes, picked)
 
     return _per_client(material, "samples of the client", "times picked", draw_one)
 

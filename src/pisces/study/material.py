@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pisces.report.estimate import Estimate, estimate
-from pisces.report.sheets import Curve, Floats, Style, sheet_of, styles, tidy
+from pisces.report.sheets import ALONE, Curve, Floats, Style, add_legend, sheet_of, styles, tidy
 from pisces.study.claims import by_seed
 from pisces.study.plan import Case, Study
 from pisces.study.records import Column, Record
@@ -98,7 +98,7 @@ def sheet(
         for axes in panels:  # a label for all of them would lie where the legend goes
             axes.set_xlabel(xlabel, fontsize="small")
     else:
-        figure = Figure(figsize=(7.0, 1.2 + 0.3 * bar_rows if bar_rows else 4.0))
+        figure = Figure(figsize=(ALONE[0], 1.2 + 0.3 * bar_rows if bar_rows else ALONE[1]))
         figure.set_layout_engine("constrained")
         panels = [tidy(figure.subplots())]
         panels[0].set(xlabel=xlabel, ylabel=ylabel)
@@ -107,18 +107,7 @@ def sheet(
 
 
 def with_legend(figure: Figure, panels: Sequence[Axes], note: str) -> Figure:
-    """One legend for all panels, below them, where it hides nothing."""
-    handles, labels = panels[0].get_legend_handles_labels()
-    columns = min(3, len(labels)) or 1
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(max(width, 6.0), height + 0.25 * math.ceil(len(labels) / columns))
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        fontsize="small",
-    )
+    """With one legend for all panels, and a word on what they show."""
+    add_legend(figure, panels[0])
     figure.suptitle(note, fontsize="small")
     return figure
