@@ -115,8 +115,14 @@ def add_legend(figure: Figure, axes: Axes) -> None:
     width, height = figure.get_size_inches()
     rows = math.ceil(len(labels) / columns)
     figure.set_size_inches(max(width, LEGEND_WIDTH), height + LEGEND_ROW * rows)
-    place = "outside lower center"
-    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize="small")
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize="small",
+    )
 
 
 def sheet_of(num: int, xlabel: str, ylabel: str, *, sharey: bool) -> tuple[Figure, list[Axes]]:
