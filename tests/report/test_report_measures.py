@@ -76,7 +76,7 @@ def facts(run: Run, target: float = 0.6) -> Facts:
         ("max_staleness", 1.0),
         ("own_staleness_range", 1.0),  # client 0: 0, 0, 1
         ("clients_idle", 0.3),
-        ("server_waits", 0.3),
+        ("updates_wait", 0.3),
         ("corrupted_distrusted", 0.5),
         ("honest_distrusted", 0.0),
     ],
@@ -111,6 +111,6 @@ def test_rank_correlation_by_hand() -> None:
 
 def test_of_a_run_in_which_nothing_happened_little_is_known(make_run: Callable[..., Run]) -> None:
     found = measure_all(facts(make_run("pisces", 1, {0.0: 0.1}, end=0.0)))
-    for name in ("mean_staleness", "clients_idle", "server_waits", "late_sd", "picked_by_size"):
+    for name in ("mean_staleness", "clients_idle", "updates_wait", "late_sd", "picked_by_size"):
         assert found[name] == UNKNOWN
     assert found["versions"] == (0.0, 0.0)

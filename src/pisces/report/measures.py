@@ -124,8 +124,8 @@ def _clients_idle(facts: Facts) -> Ends:
     return _exactly(1 - facts.running_s / (facts.end_s * facts.concurrency))
 
 
-def _server_waits(facts: Facts) -> Ends:
-    """How long updates lay there because others were waited for."""
+def _updates_wait(facts: Facts) -> Ends:
+    """The share of the time in which updates lay there because others were waited for."""
     return _exactly(facts.buffered_s / facts.end_s) if facts.end_s else UNKNOWN
 
 
@@ -212,7 +212,7 @@ MEASURES: Mapping[str, Measure] = {
     "max_staleness": Measure(_max_staleness, "max staleness", _count),
     "own_staleness_range": Measure(_own_range, "a client's staleness range", _count),
     "clients_idle": Measure(_clients_idle, "clients idle", _share),
-    "server_waits": Measure(_server_waits, "server waits", _share),
+    "updates_wait": Measure(_updates_wait, "updates wait", _share),
     "picked_by_size": Measure(_picked_by_size, "picks with size (rank)", _two_places),
     "corrupted_distrusted": Measure(
         lambda f: _distrusted(f, f.corrupted), "corrupted distrusted", _share
