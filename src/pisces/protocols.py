@@ -36,6 +36,12 @@ BufferSize = Annotated[
     int | None, Field(ge=1, description="updates per aggregation (K); none: 20 % of C")
 ]
 Penalty = Annotated[float, Field(ge=0, description="exponent of the staleness discount (beta)")]
+SelectionPenalty = Annotated[
+    float, Field(ge=0, description="exponent of the staleness discount in selection (beta)")
+]
+WeightPenalty = Annotated[
+    float, Field(ge=0, description="exponent of the staleness discount in the model")
+]
 ServerRate = Annotated[float, Field(gt=0, allow_inf_nan=False, description="server learning rate")]
 Against = Annotated[
     Reference, Field(description="measure an update against the current model or its base version")
@@ -114,11 +120,11 @@ def pisces(
     ] = "paper",
     staleness_bound: Bound = None,
     unseen_latency_s: Unseen = 180.0,
-    selection_penalty: Penalty = 0.5,
+    selection_penalty: SelectionPenalty = 0.5,
     exploration: Annotated[Probability, Field(description="share of slots to explore with")] = 0.9,
     exploration_decay: Annotated[Probability, Field(description="its factor per selection")] = 0.98,
     min_exploration: Annotated[Probability, Field(description="its floor")] = 0.3,
-    weight_penalty: Penalty = 0.5,
+    weight_penalty: WeightPenalty = 0.5,
     reference: Against = "base",
     server_rate: ServerRate = 1.0,
     full_step: Annotated[
@@ -179,7 +185,7 @@ def pisces_paper(
     *,
     staleness_bound: Bound = None,
     unseen_latency_s: Unseen = 180.0,
-    selection_penalty: Penalty = 0.5,
+    selection_penalty: SelectionPenalty = 0.5,
     outlier_window: Window = 5,
     drop_outliers: Drop = False,
 ) -> Policies:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pisces.build import PROTOCOLS, settings_of
+from pisces.build import PROTOCOLS, resolved, settings_of
 from pisces.config import Config, all_keys, parse, sections
 
 KEY = re.compile(r"^(?:# )*([a-z_]+) =")
@@ -32,6 +32,11 @@ def test_protocols_have_their_defaults(text: str) -> None:
     assert set(given) == set(PROTOCOLS)
     for name, settings in given.items():
         assert settings_of(name, settings).model_dump() == settings_of(name, {}).model_dump()
+
+
+def test_variants_follow_what_is_set_for_the_original(text: str) -> None:
+    changed = parse(text, ["protocol=pisces-without-guard", "protocols.pisces.full_step=0.9"])
+    assert resolved(changed).protocols["pisces-without-guard"]["full_step"] == 0.9
 
 
 def test_every_key_is_there_with_a_comment(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import tomlkit
@@ -45,13 +45,20 @@ def _protocols() -> Iterator[str]:
     for name, protocol in PROTOCOLS.items():
         yield ""
         yield f"# {(inspect.getdoc(protocol) or '').splitlines()[0]}"
+        original = getattr(protocol, "variant_of", None)
+        if original is not None:  # spelled out, they would hide what is set in the other table
+            yield f"# (besides these, it takes the settings of [protocols.{original}])"
         yield f"[protocols.{name}]"
-        yield from _keys(type(settings_of(name, {})))
+        yield from _keys(type(settings_of(name, {})), _settings(original))
 
 
-def _keys(section: type[BaseModel]) -> Iterator[str]:
+def _settings(name: str | None) -> Collection[str]:
+    return () if name is None else type(settings_of(name, {})).model_fields
+
+
+def _keys(section: type[BaseModel], without: Collection[str] = ()) -> Iterator[str]:
     for name, field in section.model_fields.items():
-        if not _is_table(field):
+        if not _is_table(field) and name not in without:
             yield _key(name, field)
 
 
