@@ -52,7 +52,7 @@ def test_a_ready_file_comes_before_others(tmp_path: Path) -> None:
     datafiles.mnist_npz(datafiles.mnist_idx(tmp_path))
     place = search(CATALOGUE["mnist"], tmp_path)
     assert place is not None
-    assert place.is_ready
+    assert place.source is CATALOGUE["mnist"].ready
     assert place.num_bytes == (tmp_path / "mnist.npz").stat().st_size
 
 

@@ -39,17 +39,16 @@ def shakespeare(folder: Path) -> Path:
 def test_files_become_one_ready_file_with_its_checksum(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     origin = datafiles.cifar_batches(tmp_path / "cifar-10-batches-py")
-    got = ready.get("cifar10", tmp_path / "data", origin, lambda *done: told.append(done))
-    target = got.path
-    assert not got.published
-    assert target == tmp_path / "data" / "cifar10" / "cifar10.npz"
+    published = ready.get("cifar10", tmp_path / "data", origin, lambda *done: told.append(done))
+    assert published is False
+    target = tmp_path / "data" / "cifar10" / "cifar10.npz"
     assert names(target.parent) == ["cifar10.npz", "sha256.json"]
     assert told == [(number, 6) for number in range(6)]
     assert load("cifar10", str(tmp_path / "data")).inputs.shape == (10, 3, 32, 32)
     place, again = (search(CATALOGUE["cifar10"], p) for p in (origin, target.parent))
     assert place is not None
     assert again is not None
-    assert again.is_ready
+    assert again.source is CATALOGUE["cifar10"].ready
     assert place.read().digest() == again.read().digest()  # type: ignore[union-attr]
     assert ready.compare(target.parent)
 
@@ -81,10 +80,12 @@ def test_femnist_keeps_its_writers(tmp_path: Path) -> None:
 
 def test_a_single_file(tmp_path: Path) -> None:
     path = shakespeare(tmp_path) / "all_data.json"
-    assert ready.get("shakespeare", tmp_path / "data", path).path.is_file()
+    ready.get("shakespeare", tmp_path / "data", path)
+    assert ready.ready_file("shakespeare", tmp_path / "data").is_file()
     posts = {"author": ["a", "b"], "text": ["one two", "three four"]}
     path = datafiles.parquet(tmp_path / "posts.parquet", posts)
-    assert ready.get("stackoverflow", tmp_path / "data", path).path.is_file()
+    ready.get("stackoverflow", tmp_path / "data", path)
+    assert ready.ready_file("stackoverflow", tmp_path / "data").is_file()
 
 
 def test_an_archive_as_it_is_published(tmp_path: Path) -> None:
@@ -165,7 +166,8 @@ def test_a_break_leaves_no_half_file(
 
 
 def got(tmp_path: Path) -> Path:
-    return ready.get("mnist", tmp_path / "data", datafiles.mnist_npz(tmp_path / "npz")).path
+    ready.get("mnist", tmp_path / "data", datafiles.mnist_npz(tmp_path / "npz"))
+    return ready.ready_file("mnist", tmp_path / "data")
 
 
 def test_what_a_check_says(tmp_path: Path) -> None:

@@ -91,10 +91,8 @@ def get(
         stdout.print(f"{name} is ready: {escape(str(target))}", soft_wrap=True, highlight=False)
         return
     with _progress(name, quiet) as tell:
-        got = ready.get(name, where, origin, tell)
-    said = (
-        f"{name}: {escape(str(target))}, {_size(target.stat().st_size)}{PUBLISHED[got.published]}"
-    )
+        published = ready.get(name, where, origin, tell)
+    said = f"{name}: {escape(str(target))}, {_size(target.stat().st_size)}{PUBLISHED[published]}"
     stdout.print(said, soft_wrap=True, highlight=False)
 
 

@@ -32,11 +32,6 @@ class Place:
         """What its files take."""
         return sum(file.stat().st_size for files in self.files for file in files)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether it is in the form that `pisces data get` writes."""
-        return self.source is self.entry.ready
-
     def read(self, tell: Tell = silent) -> Raw:
         """What the files hold."""
         return self.source.read(self.files, tell)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from pisces.data.datasets import Dataset
 from pisces.data.raw import Bytes, Documents, Images, Raw, damaged
-from pisces.data.text import Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,8 @@ class Look:
             raise damaged(path, f"it names {len(raw.writers)} writers of {len(raw.labels)} images")
         return raw
 
-    def dataset(self, found: Raw, path: Path, _: Cut) -> Dataset:
-        """The dataset these images make."""
+    def dataset(self, found: Raw, path: Path, _: object) -> Dataset:
+        """The dataset these images make, however text is cut."""
         raw = self.check(found, path)
         mean, sd = self._scale(raw.train)
         return Dataset(

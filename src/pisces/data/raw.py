@@ -62,8 +62,8 @@ class Documents:
         return whole.hexdigest()
 
 
-PAD, UNK, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<unk>", "<eos>")
+UNK, EOS = 1, 2  # their numbers; nothing is padded
 Raw = Images | Documents
 Found = Sequence[Sequence[Path]]  # the files found, per pattern
 

@@ -41,21 +41,16 @@ class Checked:
     published: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Got:
-    """A dataset made ready; `published` as above."""
-
-    path: Path
-    published: bool | None
-
-
 def ready_file(name: str, folder: Path) -> Path:
     """The file `get` writes."""
     return folder / name / CATALOGUE[name].ready.files[0]
 
 
-def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent) -> Got:
-    """Make a dataset ready in `folder`, out of files at `origin` or from the hub."""
+def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent) -> bool | None:
+    """Make a dataset ready in `folder`, out of files at `origin` or from the hub.
+
+    Returns whether it is the published one, where we know that.
+    """
     entry, target = CATALOGUE[name], ready_file(name, folder)
     raw, path = _from_hub(name, entry, tell) if origin is None else _from(name, origin, tell)
     entry.kind.check(raw, path)
@@ -67,7 +62,7 @@ def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"cannot write {target}: {reason}; choose another --folder") from error
-    return Got(target, entry.published(raw.digest()))
+    return entry.published(raw.digest())
 
 
 def check(place: Place) -> Checked:
