@@ -235,6 +235,13 @@ def test_a_wrong_setting_is_refused_before_anything_starts(study: Path, pisces: 
     assert not Path("runs").exists()
 
 
+def test_what_is_refused_loses_no_records(done: Path, pisces: Pisces) -> None:
+    before = (done / "results.json").read_bytes()
+    change(done, 'protocol = "fedavg"', 'protocol = "fedavg"\nset = ["data.size=100000"]')
+    assert pisces("reproduce", "speed", "-q").code == 2
+    assert (done / "results.json").read_bytes() == before
+
+
 def test_studies_are_listed(study: Path, pisces: Pisces) -> None:
     change(study, "seeds = 1", "seeds = 3\nrun_s = 20")
     row = next(line for line in pisces("reproduce").out.splitlines() if "speed" in line)

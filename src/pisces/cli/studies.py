@@ -103,6 +103,8 @@ def write_pages(
 ) -> None:
     """The page of each study that has changed, and the one over all of them."""
     for work in works:
+        if work.num_dropped and not anew:  # only now: what was refused has cost nothing
+            work.save()
         has_page = (work.pages / PAGE).exists()
         if work.has_changed or (anew and has_page) or (work.records and not has_page):
             _write_page(work, place)

@@ -71,7 +71,7 @@ class Work:
         self.save()
 
     def save(self) -> None:
-        """Write the records that count, and those alone."""
+        """Write the records that count; those of other settings or targets are gone for good."""
         self.has_changed = True
         records.save(self.pages, self.in_order())
 
@@ -135,8 +135,7 @@ def open_study(folder: Path, place: Place, wish: Wish) -> Work:
 def collect(works: Sequence[Work], place: Place) -> None:
     """Keep runs that were finished and have no record, or one for another target.
 
-    They may be another study's: what is the same run is made once. Records of other settings or
-    targets are gone for good.
+    They may be another study's: what is the same run is made once.
     """
     summaries = sorted(place.runs.glob(f"**/*-seed*/{SUMMARY}"))
     finished = {
@@ -148,8 +147,6 @@ def collect(works: Sequence[Work], place: Place) -> None:
         for run in work.left():
             if run.short_digest in finished:
                 work.add(run, finished[run.short_digest])
-        if work.num_dropped and not work.has_changed:
-            work.save()
 
 
 def _is_finished(folder: Path) -> bool:
