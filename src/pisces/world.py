@@ -76,7 +76,9 @@ def _check_left_alone(table: cfg.Section, name: str, keys: Iterable[str], why: s
     for key in keys:
         value, default = getattr(table, key), type(table).model_fields[key].default
         if value != default:
-            raise ConfigError(f"{name}.{key}: {value} would do nothing: {why}; leave it out")
+            raise ConfigError(
+                f"{name}.{key}: {value} would do nothing: {why}; leave it out, or at {default}"
+            )
 
 
 def _epoch_sizes(pools: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
