@@ -68,6 +68,11 @@ def test_the_digest_knows_what_makes_a_run() -> None:
     assert len({plain, *(digest(config.parse(text)) for text in others)}) == 5
 
 
+def test_every_seed_has_a_digest_of_its_own(folder: Path) -> None:
+    runs = planned(plan.load(folder), folder, replace(WISH, seeds=[0, 1, 2, 3], cases=["small"]))
+    assert len({run.digest for run in runs}) == len(runs) == 4 * 2 * 2
+
+
 def test_the_digest_changes_with_a_default() -> None:
     class Later(config.Config):
         tick_s: float = 5.0
