@@ -94,12 +94,23 @@ def test_a_failure_ends_the_work_unless_it_is_to_go_on(make_crew: MakeCrew) -> N
 
 
 def test_a_run_whose_worker_died_is_tried_again(make_crew: MakeCrew, tmp_path: Path) -> None:
-    (tmp_path / "0").mkdir()  # what the dead worker left
+    (tmp_path / "0").mkdir()  # what the dead worker left, and the one before it
     crew, pools, done = make_crew([BrokenProcessPool(), None, None, None])
     work(crew)
     assert names(done) == ["1", "2", "0"]
     assert (len(pools), crew.failures) == (2, [])
     assert not (tmp_path / "0").exists()
+
+
+def test_what_was_begun_is_there_until_it_is_begun_anew(
+    make_crew: MakeCrew, tmp_path: Path
+) -> None:
+    for number in range(NUM_JOBS):
+        (tmp_path / str(number)).mkdir()
+    crew, _, _ = make_crew([None] * NUM_JOBS)
+    with crew:
+        crew.work()
+        assert [path.name for path in sorted(tmp_path.iterdir())] == ["1", "2"]
 
 
 def test_a_run_around_which_workers_die_is_given_up(make_crew: MakeCrew) -> None:

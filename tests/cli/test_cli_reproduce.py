@@ -14,6 +14,7 @@ import datafiles
 import pytest
 
 from pisces import build
+from pisces.cli.studies import at_work
 from pisces.study import plan
 from pisces.study.runs import Wish, planned
 
@@ -242,6 +243,16 @@ def test_what_is_refused_loses_no_records(done: Path, pisces: Pisces) -> None:
     assert (done / "results.json").read_bytes() == before
 
 
+def test_two_do_not_work_in_one_folder(study: Path, pisces: Pisces) -> None:
+    with at_work(Path("runs/reproduce")):
+        ran = pisces("reproduce", "speed", "-q")
+        assert ran.code == 2
+        assert "another pisces reproduce is at work in runs/reproduce: wait for it" in ran.err
+        assert pisces("reproduce", "speed", "--pages-only").code == 0
+    with at_work(Path("runs/reproduce")):
+        pass  # the first has gone
+
+
 def test_studies_are_listed(study: Path, pisces: Pisces) -> None:
     change(study, "seeds = 1", "seeds = 3\nrun_s = 20")
     row = next(line for line in pisces("reproduce").out.splitlines() if "speed" in line)
@@ -262,6 +273,8 @@ def test_the_time_left_follows_what_was_measured(done: Path, pisces: Pisces) -> 
         (("speed", "--case", "smal"), "did you mean 'small'?"),
         (("speed", "--folder", "nowhere"), "no studies in nowhere"),
         (("speed", "--seeds", "x"), "--seeds takes numbers"),
+        (("speed", "--out", "small.toml"), "cannot make small.toml: File exists"),
+        (("speed", "--smoke", "--out", "small.toml/a"), "cannot make small.toml/a: Not a dir"),
     ],
 )
 def test_bad_input(study: Path, pisces: Pisces, args: tuple[str, ...], message: str) -> None:

@@ -108,6 +108,7 @@ class Crew:
 
     A run that fails ends the work, unless `keep_going`: it is then noted in `failures`, and the
     others go on in fresh processes, for what failed may have spoilt its own (a GPU's state, say).
+    What was left of a run that was begun before is then removed as it is begun anew.
     """
 
     def __init__(
@@ -167,8 +168,10 @@ class Crew:
             self._pool.shutdown()
             self._pool, self._spoilt = self._new_pool(), False
         while self._todo and len(self._busy) < self._num_workers and not self._spoilt:
+            work = self._todo.popleft()
+            if self._keep_going:
+                shutil.rmtree(work.job.out, ignore_errors=True)  # begun once, not finished
             with born_deaf():
-                work = self._todo.popleft()
                 future = self._pool.submit(_make_run, work.job, self._num_workers)
                 self._busy[future] = work
 
@@ -194,7 +197,6 @@ class Crew:
             )
             self.failures.append(Failure(work.job, error))
             return
-        shutil.rmtree(work.job.out, ignore_errors=True)
         work.tail = Tail(work.job.out)
         self._todo.append(work)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from rich.table import Table
 from pisces.cli.compare import Jobs
 from pisces.cli.console import Quiet, stderr, stdout
 from pisces.cli.options import names, numbers
-from pisces.cli.studies import Outcome, run, write_pages
+from pisces.cli.studies import Outcome, at_work, run, write_pages
 from pisces.config import Config
 from pisces.errors import ConfigError, MissingDataError
 from pisces.explain import known
@@ -84,10 +85,11 @@ def reproduce(
     works = [open_study(found[name], place, wish) for name in chosen]
     _check_cases(wish.cases, works)
     outcome = Outcome()
-    if not pages_only:
-        collect(works, place)
-        outcome = run(works, jobs, quiet=quiet)
-    write_pages(works, found.values(), place, wish, anew=pages_only)
+    with nullcontext() if pages_only else at_work(place.runs):
+        if not pages_only:
+            collect(works, place)
+            outcome = run(works, jobs, quiet=quiet)
+        write_pages(works, found.values(), place, wish, anew=pages_only)
     _say(works, outcome)
     if outcome.interrupted:
         raise typer.Exit(130)

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Sequence
+import fcntl
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pisces.cli.checks import Wanted, check, label_of, name_of
 from pisces.cli.console import stderr
 from pisces.cli.many import Crew, Failure, Job, at_once
+from pisces.cli.options import make
 from pisces.cli.progress import Batch, Overview, Standing, shown
+from pisces.errors import RunError
 from pisces.record.writer import replace_file
 from pisces.study.page import PAGE, Results, index, page
 from pisces.study.runs import Wish
 from pisces.study.work import Place, Work, open_study
+
+LOCK = ".lock"
+
+
+@contextmanager
+def at_work(runs: Path) -> Iterator[None]:
+    """Alone in a folder of runs: two at work would make, and remove, the same ones."""
+    make(runs)
+    try:
+        file = (runs / LOCK).open("a")
+    except OSError as error:
+        raise RunError(f"cannot write in {runs}: {error.strerror}; choose another --out") from error
+    with file:  # closing it, or the end of the process, gives it back
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunError(
+                f"another pisces reproduce is at work in {runs}: wait for it, or choose another "
+                "--out"
+            ) from error
+        yield
 
 
 @dataclass(slots=True)
@@ -49,8 +73,6 @@ def _work_through(
 ) -> None:
     todo = [who[0] for who in wanted]
     jobs = [Job(run.config, work.runs / run.folder) for work, run in todo]
-    for job in jobs:
-        shutil.rmtree(job.out, ignore_errors=True)  # begun, not finished
     standings = [Standing(label_of(run), run.seed, run.config.stop) for _, run in todo]
     batches = _batches(todo, standings)
     by_folder = {job.out: who for job, who in zip(jobs, wanted, strict=True)}
