@@ -30,7 +30,11 @@ def judged(study: Study, records: Sequence[Record]) -> Any:
         # At least 50 / 40 times as fast: enough for "partly", and it might be more.
         ([40, 40, 40], [LATER, LATER, LATER], ">= 1.25x (1.25x to ?)", "partly"),
         ([LATER, LATER, LATER], [10, 10, 10], "<= 0.20x (? to 0.20x)", "does not hold"),
-        ([LATER] * 3, [LATER] * 3, "?", "not measured"),
+        # At least 50 / 100: anything from failing to holding.
+        ([100, 100, 100], [LATER, LATER, LATER], ">= 0.50x (0.50x to ?)", "open"),
+        # At most 60 / 50: it may hold partly, or not at all.
+        ([LATER, LATER, LATER], [60, 60, 60], "<= 1.20x (? to 1.20x)", "open"),
+        ([LATER] * 3, [LATER] * 3, "?", "open"),
         ([], [], "-", "not measured"),
     ],
 )
@@ -102,6 +106,10 @@ def test_ways_to_compare(
         ((20, 10, 20, 10), "does not hold"),
         ((10, 20, 20, 10), "partly"),
         ((10, 20, None, None), "holds"),  # what is not measured has no say
+        ((10, 20, 100, LATER), "holds"),  # nor has what is open
+        ((20, 10, 100, LATER), "does not hold"),
+        ((100, LATER, 100, LATER), "open"),
+        ((100, LATER, None, None), "open"),
         ((None,) * 4, "not measured"),
     ],
 )
@@ -124,4 +132,10 @@ def test_the_reason_names_the_numbers(study: Study, record: MakeRecord) -> None:
         "1 of 2 measured claims hold but: "
         "does not hold: fast is faster (large at 10): 0.50x, paper 2x"
     )
+    records = [record("fast", 1, 100), record("slow", 1, LATER), *records[2:]]
+    assert why(judge(study, records)) == (
+        "0 of 1 measured claims hold: does not hold: fast is faster (large at 10): 0.50x, paper 2x"
+        "; open: 1"
+    )
+    assert why(judge(study, records[:2])) == "what was measured leaves 1 claim open"
     assert why(judge(study, [])) == "no claim has been measured yet"

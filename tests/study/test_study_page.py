@@ -37,6 +37,14 @@ def test_the_page(study: Study, record: MakeRecord) -> None:
     assert "- 12 runs, seeds 1, 2, 3; wall time together 30 s" in text
 
 
+def test_the_page_says_what_open_means(study: Study, record: MakeRecord) -> None:
+    records = [record("fast", 1, 100.0), record("slow", 1, (50.0, math.inf))]
+    text = page(Results("speed", study, records, {}, {}))
+    assert "**Verdict: open.** what was measured leaves 1 claim open." in text
+    assert "\nOpen: runs that never met their target" in text
+    assert "Open:" not in page(Results("speed", study, some(record), {}, {}))
+
+
 def test_pictures_are_drawn_and_shown(study: Study, record: MakeRecord, tmp_path: Path) -> None:
     records = some(record)
     drawn = draw(study, study.case[0], records, tmp_path / "figures")

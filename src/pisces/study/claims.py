@@ -12,7 +12,7 @@ from pisces.report.measures import MEASURES
 from pisces.study.plan import Claim, Comparison, Study
 from pisces.study.records import Record
 
-Verdict: TypeAlias = Literal["holds", "partly", "does not hold", "not measured"]
+Verdict: TypeAlias = Literal["holds", "partly", "does not hold", "open", "not measured"]
 BySeed: TypeAlias = Mapping[int, Ends]
 
 MOST_TOLD = 2  # claims in a verdict's line
@@ -95,14 +95,16 @@ def paired(compare: Comparison, of: BySeed, over: BySeed) -> list[Ends]:
 
 
 def _verdict(claim: Claim, found: Estimate | None) -> Verdict:
-    """By the median; where it is only bounded, what is not certain holds partly at best."""
-    if found is None or found.tells_nothing:
+    """By the median; where it is only bounded, what is certain of it, or else it is open."""
+    if found is None:
         return "not measured"
     ends = (found.least, found.most)
     if all(_meets(claim.holds, end) for end in ends):
         return "holds"
     lesser = claim.partly or claim.holds
-    return "partly" if any(_meets(lesser, end) for end in ends) else "does not hold"
+    if all(_meets(lesser, end) for end in ends):
+        return "partly"
+    return "open" if any(_meets(lesser, end) for end in ends) else "does not hold"
 
 
 def _meets(threshold: str, value: float) -> bool:
@@ -111,10 +113,11 @@ def _meets(threshold: str, value: float) -> bool:
 
 
 def overall(judged: Sequence[Judged]) -> Verdict:
-    """The study's verdict: all that was measured holds, none of it does, or something between."""
-    verdicts = {one.verdict for one in judged} - {"not measured"}
+    """The study's verdict: all that is decided holds, none of it does, or something between."""
+    all_verdicts = {one.verdict for one in judged}
+    verdicts = all_verdicts - {"not measured", "open"}
     if not verdicts:
-        return "not measured"
+        return "open" if "open" in all_verdicts else "not measured"
     if len(verdicts) == 1:
         return verdicts.pop()
     return "partly"
@@ -122,16 +125,20 @@ def overall(judged: Sequence[Judged]) -> Verdict:
 
 def why(judged: Sequence[Judged]) -> str:
     """The numbers behind the verdict, in one line: what fails before what holds."""
-    measured = [one for one in judged if one.verdict != "not measured"]
-    if not measured:
+    measured = [one for one in judged if one.verdict not in ("not measured", "open")]
+    num_open = sum(one.verdict == "open" for one in judged)
+    if not measured and not num_open:
         return "no claim has been measured yet"
+    if not measured:
+        return f"what was measured leaves {num_open} claim{'s' * (num_open > 1)} open"
     held = [one for one in measured if one.verdict == "holds"]
     others = sorted((one for one in measured if one.verdict != "holds"), key=lambda o: o.verdict)
     counted = f"{len(held)} of {len(measured)} measured claims hold"
     shown = others or held
     told = "; ".join(f"{_brief(one)}" for one in shown[:MOST_TOLD])
     more = f"; and {len(shown) - MOST_TOLD} more" if len(shown) > MOST_TOLD else ""
-    return f"{counted}{' but' if held and others else ''}: {told}{more}"
+    left_open = f"; open: {num_open}" if num_open else ""
+    return f"{counted}{' but' if held and others else ''}: {told}{more}{left_open}"
 
 
 def _brief(one: Judged) -> str:

@@ -76,6 +76,11 @@ def index(verdicts: Iterable[tuple[str, Study, Sequence[Record]]], *, smoke: boo
 
 SMOKE_NOTE = "*A trial at a small size: it shows that everything runs, and says nothing else.*"
 
+OPEN_NOTE = (
+    "Open: runs that never met their target leave the median so wide that it may hold or not; what "
+    "is open has no say in the study's verdict."
+)
+
 
 def _head(results: Results, judged: Sequence[Judged]) -> Iterator[str]:
     study = results.study
@@ -108,6 +113,8 @@ def _claims(judged: Sequence[Judged]) -> Iterator[str]:
     yield from _table(headings, rows)
     spread = f"in brackets its 95 % interval, with fewer than {MIN_BOOTSTRAP} seeds the range"
     yield from ("", f"Ours: the median over seeds, {spread}; two are compared seed by seed.", "")
+    if any(one.verdict == "open" for one in judged):
+        yield from (OPEN_NOTE, "")
 
 
 # --- a case ---------------------------------------------------------------------------------------
