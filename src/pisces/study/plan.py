@@ -36,6 +36,18 @@ Threshold = Annotated[
     str,
     Field(pattern=r"^(>=|<=) -?\d+(\.\d+)?$", description="such as '>= 1.2' or '<= 0.01'"),
 ]
+
+
+def _change(text: str) -> str:
+    if text.partition("=")[0].strip() in ("seed", "protocol"):
+        raise ValueError(
+            "a study sets seed and protocol itself: use a variant's protocol, or first_seed and "
+            f"--seeds, not {text!r}"
+        )
+    return text
+
+
+Change = Annotated[str, AfterValidator(_change)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 
 
@@ -44,14 +56,14 @@ class Variant(Section):
 
     name: Name = Field(description="what it is called in tables and claims")
     protocol: str = Field(description="the protocol it runs")
-    set: list[str] = Field([], description="key=value changes to the case's config")
+    set: list[Change] = Field([], description="key=value changes to the case's config")
 
 
 class Point(Section):
     """One step of what is varied."""
 
     x: Finite = Field(description="its place on the axis")
-    set: list[str] = Field(description="key=value changes to the case's config")
+    set: list[Change] = Field(description="key=value changes to the case's config")
 
 
 class Case(Section):
@@ -59,7 +71,7 @@ class Case(Section):
 
     name: Name = Field(description="of the task; a stand-in is named as what it is")
     config: str | None = Field(None, description="its config file; none: <name>.toml")
-    set: list[str] = Field([], description="key=value changes to that file")
+    set: list[Change] = Field([], description="key=value changes to that file")
     target: Finite = Field(description="value of stop.metric whose time is taken")
     about: str = Field("", description="what it is, and for what it stands")
     seeds: Count | None = Field(None, description="seeds unless said otherwise; none: five")
@@ -103,9 +115,25 @@ class Claim(Section):
             raise ValueError(
                 f"compare = {self.compare!r} and over = {self.over!r} do not go together"
             )
-        if self.partly is not None and self.partly[:2] != self.holds[:2]:
+        if not (self.cases and self.ofs):
+            raise ValueError(f"case and of must each name at least one, not {self.case}, {self.of}")
+        if self.over in self.ofs and self.over_at in (None, self.at):
+            at = "" if self.at is None else f" at {self.at}"
+            raise ValueError(f"{self.over!r}{at} is compared with itself: name another over")
+        return self
+
+    @model_validator(mode="after")
+    def _holds_is_more_than_partly(self) -> Claim:
+        if self.partly is None:
+            return self
+        (sign, holds), (lesser_sign, partly) = self.holds.split(), self.partly.split()
+        if sign != lesser_sign:
             raise ValueError(
                 f"holds and partly must look the same way, not {self.holds}, {self.partly}"
+            )
+        if float(partly) >= float(holds) if sign == ">=" else float(partly) <= float(holds):
+            raise ValueError(
+                f"partly must ask for less than holds, not {self.partly} beside {self.holds}"
             )
         return self
 
@@ -128,7 +156,7 @@ class Study(Section):
     sweep: list[MeasureName] = Field(
         ["time_to_target"], description="what figure 'sweep' draws against the points"
     )
-    smoke: list[str] = Field([], description="changes that make a run small, besides the usual")
+    smoke: list[Change] = Field([], description="changes that make a run small, besides the usual")
     variant: list[Variant] = Field([], description="what is compared")
     point: list[Point] = Field([], description="what is varied")
     case: Annotated[list[Case], Field(min_length=1, description="on which tasks")]
@@ -136,9 +164,10 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Study:
-        names = [case.name for case in self.case]
-        if len(set(names)) < len(names):
-            raise ValueError(f"cases must have different names, not {names}")
+        _differ([case.name for case in self.case], "cases must have different names")
+        for case in self.case:
+            _differ([v.name for v in self.variants_of(case)], "variants must have different names")
+            _differ([f"{p.x:g}" for p in self.points_of(case)], "points must have different x")
         for claim in self.claim:
             for name in claim.cases:
                 self._check(claim, self.case_named(name))
@@ -171,6 +200,11 @@ class Study(Section):
     def xs_of(self, case: Case) -> Sequence[float | None]:
         """The places on the axis; one that is none where nothing is varied."""
         return [point.x for point in self.points_of(case)] or [None]
+
+
+def _differ(names: Sequence[str], rule: str) -> None:
+    if len(set(names)) < len(names):
+        raise ValueError(f"{rule}, not {', '.join(names)}")
 
 
 def load(folder: Path) -> Study:
