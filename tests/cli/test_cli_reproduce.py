@@ -188,6 +188,15 @@ def test_an_unfinished_run_is_made_again(done: Path, pisces: Pisces) -> None:
     assert "interrupted" not in reasons
 
 
+def test_a_damaged_run_is_made_again_and_the_others_are_kept(done: Path, pisces: Pisces) -> None:
+    (done / "results.json").unlink()
+    (damaged, sound), before = folders(), made_at()
+    (damaged / "events.jsonl").write_text("x\ny\n")
+    assert pisces("reproduce", "speed", "-q", "--jobs", 1).code == 0
+    assert folders() == [damaged, sound]
+    assert (made_at()[0] > before[0], made_at()[1]) == (True, before[1])
+
+
 def test_what_lacks_its_data_is_skipped(done: Path, pisces: Pisces) -> None:
     change(done, "[[claim]]", NO_DATA + "[[claim]]")
     ran = pisces("reproduce", "all", "-q")

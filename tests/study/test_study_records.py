@@ -37,10 +37,61 @@ def test_there_may_be_no_results_yet(tmp_path: Path) -> None:
     assert records.load(tmp_path) == []
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"runs": [{"case": "a"}]}', "[]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "{}",
+        '{"runs": [{"case": "a"}]}',
+        '{"runs": [3]}',
+        '{"runs": 3}',
+        "[]",
+        b"\xff".decode("latin-1"),
+    ],
+)
 def test_damaged_results_are_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(RunError, match=r"results\.json"):
+        records.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ('"seed":2', '"seed":"2"', "seed"),
+        ('"wall_s":2.5', '"wall_s":[]', "wall_s"),
+        ('"times":[0,10,20.5]', '"times":[0,10]', "times and values must be of one length"),
+        ('"times":[0,10,20.5]', '"times":[0,10,"x"]', "times"),
+        ('"times":[0,10,20.5]', '"times":7', "not iterable"),
+        ('"versions":[1,2]', '"versions":[1]', "versions_at and versions must be of one length"),
+        ('"num_started":[1,2]', '"num_started":[1]', "clients must have columns of one length"),
+        ('"honest":[1.5,1.0]', '"honest":[]', "losses must have columns of one length"),
+        ('"time_to_target":20', '"speed":20', "unknown measures: speed"),
+        ('"time_to_target":20', '"time_to_target":[20,10]', "time_to_target"),
+        ('"time_to_target":20', '"time_to_target":"20"', "time_to_target"),
+        ('"time_to_target":20', '"time_to_target":[1,2,3]', "time_to_target"),
+        ('"digest"', '"digets"', "digets"),
+        ('"versions"', '"version"', "there is no 'versions'"),
+    ],
+)
+def test_a_damaged_record_is_named_with_its_line(
+    tmp_path: Path, record: Callable[..., Record], old: str, new: str, fault: str
+) -> None:
+    records.save(tmp_path, [record("fast", seed, 20) for seed in (1, 2, 3)])
+    path = tmp_path / "results.json"
+    lines = path.read_text().splitlines()
+    assert old in lines[2]
+    path.write_text("\n".join([*lines[:2], lines[2].replace(old, new), *lines[3:]]))
+    with pytest.raises(RunError, match=r"results\.json, line 3: .*" + fault) as error:
+        records.load(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_line_that_is_no_json_is_named(tmp_path: Path, record: Callable[..., Record]) -> None:
+    records.save(tmp_path, [record("fast", seed, 20) for seed in (1, 2, 3)])
+    path = tmp_path / "results.json"
+    path.write_text(path.read_text().replace('"seed":2', '"seed":'))
+    with pytest.raises(RunError, match=r"results\.json, line 3"):
         records.load(tmp_path)
 
 

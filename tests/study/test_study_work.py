@@ -13,7 +13,7 @@ from pisces.study import plan, records
 from pisces.study.page import Missing
 from pisces.study.records import Record
 from pisces.study.runs import Wish, planned
-from pisces.study.work import Place, Work, open_study
+from pisces.study.work import Place, Work, collect, open_study
 
 WISH = Wish(build.resolved, lambda _config: ())
 THIRD = '\n[[case]]\nname = "third"\nconfig = "small.toml"\ntarget = 0.7\n'
@@ -70,3 +70,30 @@ def test_records_of_other_settings_are_left_out(opened: Callable[..., Work], fol
     assert (len(opened().records), opened().num_dropped) == (8, 0)
     (folder / "small.toml").write_text((folder / "small.toml").read_text() + "patience = 9\n")
     assert (len(opened().records), opened().num_dropped) == (0, 8)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("summary.json", "[]"),
+        ("summary.json", '{"reason": "interrupted"}'),
+        ("summary.json", '{"reason": "time", "wall_s": "long"}'),
+        ("events.jsonl", "x\ny\n"),
+        ("events.jsonl", '{"kind": "arrived", "at": 1.0}\n'),
+        ("events.jsonl", '{"kind": "arrived", "at": "x"}\n'),
+    ],
+)
+def test_a_damaged_run_is_not_finished_and_the_others_are(
+    opened: Callable[..., Work], folder: Path, file: str, text: str
+) -> None:
+    work = opened(cases=["small"])
+    damaged, *sound = work.asked
+    for run in work.asked:
+        made = work.runs / run.folder
+        made.mkdir(parents=True)
+        (made / "events.jsonl").write_text('{"kind": "stopped", "at": 1.0, "reason": "time"}\n')
+        (made / "summary.json").write_text('{"reason": "time", "wall_s": 1.0}')
+    (work.runs / damaged.folder / file).write_text(text)
+    collect([work], Place(folder.parent / "runs", False))
+    assert list(work.records) == [run.key for run in sound]
+    assert work.left() == [damaged]

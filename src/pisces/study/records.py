@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from pisces.errors import RunError
+from pisces.explain import explain
 from pisces.record.reader import Run
 from pisces.record.writer import replace_file
 from pisces.report.estimate import UNKNOWN, Ends
 from pisces.report.facts import Facts, Floats
-from pisces.report.measures import measure_all
+from pisces.report.measures import MEASURES, measure_all
 from pisces.study.plan import Picture
 from pisces.study.runs import Planned
 
@@ -170,9 +172,49 @@ def load(folder: Path) -> list[Record]:
     if not path.exists():
         return []
     try:
-        return [_parsed(values) for values in json.loads(path.read_bytes())["runs"]]
+        runs = list(json.loads(path.read_bytes())["runs"])
+    except json.JSONDecodeError as error:
+        raise RunError(f"{path}, line {error.lineno}: {error.msg}; restore the file") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"cannot read {path}: {error!r}; restore it or remove it") from error
+    shape = TypeAdapter(Record)
+    return [_record(values, f"{path}, line {n}", shape) for n, values in enumerate(runs, start=2)]
+
+
+def _record(values: Any, where: str, shape: TypeAdapter[Record]) -> Record:
+    """The record of one line, or an error that says where it is damaged."""
+    try:
+        record = _parsed(values)
+        shape.validate_json(json.dumps(asdict(record)), strict=True)
+        _check_parts(record)
+    except ValidationError as error:
+        told = explain(error, where, ()).splitlines()[0]
+    except KeyError as error:
+        told = f"{where}: there is no {error}"
+    except (ValueError, TypeError, AttributeError) as error:
+        told = f"{where}: {error}"
+    else:
+        return record
+    raise RunError(
+        f"{told}; restore the line, or remove it to have its run collected or made again"
+    )
+
+
+def _check_parts(record: Record) -> None:
+    """What types do not say: names that are known, ends in order, columns that go together."""
+    unknown = record.measures.keys() - MEASURES.keys()
+    if unknown:
+        raise ValueError(f"unknown measures: {', '.join(sorted(unknown))}")
+    for name, (low, high) in record.measures.items():
+        if not low <= high:
+            raise ValueError(f"{name} must lie between two ends, not {low} and {high}")
+    for one, other in (("times", "values"), ("versions_at", "versions")):
+        if len(getattr(record, one)) != len(getattr(record, other)):
+            raise ValueError(f"{one} and {other} must be of one length")
+    for name in ("clients", "losses"):
+        part = getattr(record, name)
+        if part is not None and len({len(column) for column in astuple(part)}) > 1:
+            raise ValueError(f"{name} must have columns of one length")
 
 
 def save(folder: Path, records: Sequence[Record]) -> None:
@@ -194,8 +236,11 @@ def _from_ends(ends: Ends) -> Any:
     return low if low == high else [low, high]
 
 
-def _to_ends(value: Any) -> Ends:
-    low, high = value if isinstance(value, list) else (value, value)
+def _to_ends(name: str, value: Any) -> Ends:
+    pair = value if isinstance(value, list) else [value, value]
+    if len(pair) != 2:
+        raise ValueError(f"{name} must be a number or two, not {value}")
+    low, high = pair
     return (UNKNOWN[0] if low is None else low, UNKNOWN[1] if high is None else high)
 
 
@@ -205,5 +250,5 @@ def _parsed(values: dict[str, Any]) -> Record:
             values[name] = kind(**{key: tuple(part) for key, part in values[name].items()})
     for name in ("times", "values", "versions_at", "versions"):
         values[name] = tuple(values[name])
-    measures = {name: _to_ends(value) for name, value in values.pop("measures").items()}
+    measures = {name: _to_ends(name, value) for name, value in values.pop("measures").items()}
     return Record(**{"x": None, **values}, measures=measures)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.record.writer import SUMMARY
 from pisces.report.facts import Facts
@@ -15,6 +17,9 @@ from pisces.study import plan, records
 from pisces.study.page import PAGE, Missing
 from pisces.study.records import Key, Record, record_of
 from pisces.study.runs import Corrupted, Planned, Wish, planned
+
+# What reading a run folder raises that is not as it was written.
+DAMAGED = (RunError, ValueError, TypeError, LookupError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,13 @@ class Work:
         """Keep what there is to keep of a finished run."""
         self.records[run.key] = self._record(run, folder)
         self.save()
+
+    def add_if_sound(self, run: Planned, folder: Path) -> None:
+        """Keep a run that was found, unless its folder is damaged: it is then left to make."""
+        with suppress(*DAMAGED):
+            self.records[run.key] = self._record(run, folder)
+        if run.key in self.records:
+            self.save()
 
     def save(self) -> None:
         """Write the records that count; those of other settings or targets are gone for good."""
@@ -146,7 +158,7 @@ def collect(works: Sequence[Work], place: Place) -> None:
     for work in works:
         for run in work.left():
             if run.short_digest in finished:
-                work.add(run, finished[run.short_digest])
+                work.add_if_sound(run, finished[run.short_digest])
 
 
 def _is_finished(folder: Path) -> bool:
@@ -154,4 +166,4 @@ def _is_finished(folder: Path) -> bool:
         summary = json.loads((folder / SUMMARY).read_bytes())
     except (OSError, ValueError):
         return False
-    return bool(summary.get("reason") != "interrupted")
+    return isinstance(summary, dict) and summary.get("reason") != "interrupted"
