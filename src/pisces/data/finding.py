@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pisces.data.catalogue import CATALOGUE, Entry, Source
 from pisces.data.datasets import Dataset
-from pisces.data.raw import Found, Raw, Tell, silent
+from pisces.data.raw import Found, Raw, Tell, reading, silent
 from pisces.data.text import Cut
 from pisces.errors import DataError, MissingDataError
 
@@ -34,11 +34,13 @@ class Place:
 
     def read(self, tell: Tell = silent) -> Raw:
         """What the files hold."""
-        return self.source.read(self.files, tell)
+        with reading(self.files[0][0]):
+            return self.source.read(self.files, tell)
 
     def dataset(self, raw: Raw, cut: Cut | None = None) -> Dataset:
         """The dataset that makes; an error names the first file."""
-        return self.entry.kind.dataset(raw, self.files[0][0], cut or Cut())
+        with reading(self.files[0][0]):
+            return self.entry.kind.dataset(raw, self.files[0][0], cut or Cut())
 
 
 def load(name: str, folder: str | None = None, cut: Cut | None = None) -> Dataset:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pisces.data.formats.columns import Table, TableReader
-from pisces.data.raw import Raw, Tell
+from pisces.data.raw import Raw, Tell, reading
 from pisces.errors import DataError, MissingPackageError
 
 _BATCH = 1000  # rows in memory at once
@@ -35,7 +35,8 @@ class Hub:
                 f"{self.name} could not be had from the Hugging Face hub ({reason}); try again, "
                 "which goes on where it stopped, or read files: pisces data get NAME --from FOLDER"
             ) from error
-        return self.reader.read([self._table(parts, split) for split in self.splits], tell)
+        with reading(Path(self.name)):
+            return self.reader.read([self._table(parts, split) for split in self.splits], tell)
 
     def _table(self, parts: Any, split: str) -> Table:
         if split not in parts:

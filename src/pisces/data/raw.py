@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pisces.errors import DataError
+from pisces.errors import DataError, PiscesError
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 Tell = Callable[[int, int], None]  # how much is done, and of how much
 
 MOST_BYTES = 1 << 32  # of one array: more is a mistake, or malice
+_LONGEST = 200  # characters of a reason: some quote the file
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +80,27 @@ def damaged(path: Path, reason: object) -> DataError:
         f"{path} is damaged or not the dataset ({reason}); put a good copy there, or point "
         "PISCES_DATA or data.folder elsewhere"
     )
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Whatever goes wrong within says that the file is damaged: one may make a reader raise all."""
+    try:
+        yield
+    except PiscesError:
+        raise  # it says more
+    except Exception as error:
+        raise damaged(path, reason(error)) from error
+
+
+def reason(error: Exception) -> str:
+    """What an error says, in a part of a line."""
+    if isinstance(error, MemoryError):
+        return "it asks for more memory than there is"
+    said = " ".join(str(error).split())[:_LONGEST]
+    if isinstance(error, OSError | ValueError) and said:
+        return said
+    return ": ".join(filter(None, (type(error).__name__, said)))
 
 
 def held_out(path: Path, images: Bytes, labels: Ints, writers: Ints) -> Images:

@@ -19,7 +19,7 @@ import numpy as np
 from pisces.data.catalogue import CATALOGUE, Entry
 from pisces.data.finding import Place, forms, search
 from pisces.data.formats import npz
-from pisces.data.raw import MOST_BYTES, Raw, Tell, silent
+from pisces.data.raw import MOST_BYTES, Raw, Tell, reading, reason, silent
 from pisces.errors import DataError, MissingDataError
 
 CHECKSUMS = "sha256.json"
@@ -53,23 +53,27 @@ def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent
     """
     entry, target = CATALOGUE[name], ready_file(name, folder)
     raw, path = _from_hub(name, entry, tell) if origin is None else _from(name, origin, tell)
-    entry.kind.check(raw, path)
+    with reading(path):
+        published = entry.published(entry.kind.check(raw, path).digest())
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         digest = _write(target, lambda file: npz.write(raw, file))
         sums = json.dumps({target.name: digest}, indent=2) + "\n"
         _write(target.parent / CHECKSUMS, lambda file: file.write(sums.encode()))
     except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"cannot write {target}: {reason}; choose another --folder") from error
-    return entry.published(raw.digest())
+        raise DataError(
+            f"cannot write {target}: {error.strerror or error}; choose another --folder"
+        ) from error
+    return published
 
 
 def check(place: Place) -> Checked:
     """Compare a dataset's files with their checksums and load them; an error says what is wrong."""
     has_checksums = compare(place.folder)
     raw = place.read()
-    data, digest = place.dataset(raw), raw.digest()
+    data = place.dataset(raw)
+    with reading(place.files[0][0]):
+        digest = raw.digest()
     return Checked(
         num_train=len(data.targets),
         num_test=len(data.test_targets),
@@ -94,9 +98,11 @@ def compare(folder: Path) -> bool:
                     f"{folder / name} has changed since it was written (its checksum is another); "
                     "delete it and get it again: pisces data get"
                 )
-    except (OSError, ValueError, AttributeError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # as with any other file
         raise DataError(
-            f"{sums} cannot be used ({error}); delete it, or get the data again"
+            f"{sums} cannot be used ({reason(error)}); delete it, or get the data again"
         ) from error
     return True
 

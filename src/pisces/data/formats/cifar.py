@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pisces.data.raw import Bytes, Found, Images, Ints, Tell, damaged
+from pisces.data.raw import Bytes, Found, Images, Ints, Tell, damaged, reading
 
 SHAPE = (3, 32, 32)
 _SIZE = 3 * 32 * 32
@@ -39,12 +39,10 @@ def _images(found: Found, tell: Tell, read: Callable[[Path], Batch]) -> Images:
 
 
 def _content(path: Path) -> bytes:
-    try:
+    with reading(path):
         if path.stat().st_size > _MOST_BYTES:
-            raise damaged(path, "it is too large for a batch of CIFAR-10")
+            raise ValueError("it is too large for a batch of CIFAR-10")
         return path.read_bytes()
-    except OSError as error:
-        raise damaged(path, error.strerror) from error
 
 
 def _binary(path: Path) -> Batch:
@@ -59,14 +57,12 @@ def _binary(path: Path) -> Batch:
 def _python(path: Path) -> Batch:
     """A dict with `data` (n x 3072 bytes) and `labels`."""
     content = _content(path)
-    try:
+    with reading(path):
         batch = _Unpickler(io.BytesIO(content), encoding="bytes").load()
         by_name = {_text(key): value for key, value in batch.items()}
         pixels: _Array = by_name["data"]
         labels = np.array(by_name["labels"], np.int64)
         return pixels.bytes().reshape(-1, *SHAPE), labels
-    except Exception as error:  # a file made to mislead may raise anything
-        raise damaged(path, f"{type(error).__name__}: {error}") from error
 
 
 def _text(key: str | bytes) -> str:

@@ -21,6 +21,7 @@ from pisces.data.raw import (
     damaged,
     held_out,
     numbered,
+    reading,
 )
 
 
@@ -68,11 +69,9 @@ class ImageTable:
     def _images(self, table: Table, tell: Tell) -> tuple[Bytes, Ints, Ints | None]:
         images, labels, writers = [], [], []
         for picture, label, writer in _rows(table, self.columns, tell):
-            try:
+            with reading(table.path):
                 content = picture["bytes"] if isinstance(picture, dict) else picture
                 images.append(pictures.decode(content, self.shape))
-            except (OSError, ValueError, TypeError, KeyError, SyntaxError) as error:
-                raise damaged(table.path, error) from error
             labels.append(label)
             writers.append(str(writer))
         if not images or not all(type(label) is int for label in labels):

@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.parsers import expat
 
 from pisces.data import words
-from pisces.data.raw import Documents, Found, Tell, damaged
+from pisces.data.raw import Documents, Found, Tell, reading
 
 _CHUNK = 1 << 20
 _MOST_TEXT = 1 << 17  # characters of a post; the sites allow fewer
@@ -46,16 +46,13 @@ def _rows(path: Path) -> Iterator[tuple[int, list[tuple[str, str]]]]:
     """Chunk by chunk its size, and author and text of each row in it that has both."""
     rows: list[Mapping[str, str]] = []
     parser = _parser(rows)
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                parser.Parse(chunk, False)
-                authored = [(_user(row), _text(row)) for row in rows]
-                yield len(chunk), [(user, text) for user, text in authored if user and text]
-                rows.clear()
-            parser.Parse(b"", True)
-    except (OSError, ValueError, expat.ExpatError) as error:
-        raise damaged(path, error) from error
+    with reading(path), path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            parser.Parse(chunk, False)
+            authored = [(_user(row), _text(row)) for row in rows]
+            yield len(chunk), [(user, text) for user, text in authored if user and text]
+            rows.clear()
+        parser.Parse(b"", True)
 
 
 def _user(row: Mapping[str, str]) -> str:

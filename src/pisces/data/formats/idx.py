@@ -5,14 +5,13 @@ from __future__ import annotations
 import gzip
 import math
 import struct
-import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pisces.data.raw import MOST_BYTES, Bytes, Found, Images, Ints, Tell, damaged
+from pisces.data.raw import MOST_BYTES, Bytes, Found, Images, Ints, Tell, damaged, reading
 
 _TYPES: dict[int, np.dtype[Any]] = {0x08: np.dtype(np.uint8), 0x0C: np.dtype(">i4")}
 
@@ -41,13 +40,11 @@ def _writers(path: Path, table: NDArray[np.generic]) -> Ints:
 
 def read(path: Path) -> NDArray[np.generic]:
     """The array in an IDX file."""
-    try:
+    with reading(path):
         with path.open("rb") as file:
             zipped = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if zipped else path.open("rb") as file:
             return _array(path, cast(BinaryIO, file))
-    except (OSError, EOFError, zlib.error, struct.error) as error:
-        raise damaged(path, error) from error
 
 
 def _array(path: Path, file: BinaryIO) -> NDArray[np.generic]:

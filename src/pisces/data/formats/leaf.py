@@ -24,6 +24,7 @@ from pisces.data.raw import (
     damaged,
     held_out,
     numbered,
+    reading,
 )
 
 SIDE = 28  # pixels of a FEMNIST image
@@ -65,7 +66,7 @@ def _images(paths: Sequence[Path], tell: Tell) -> tuple[Bytes, Ints, list[str]]:
 def _pixels(path: Path, writer: str, x: Sequence[Any]) -> Bytes:
     try:
         values = np.array(x, np.float64).reshape(-1, 1, SIDE, SIDE)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise damaged(path, f"the images of {writer!r} are not 784 numbers each") from error
     if len(values) != len(x) or not ((values >= 0) & (values <= 1)).all():
         raise damaged(path, f"the images of {writer!r} are not 784 numbers from 0 to 1 each")
@@ -91,13 +92,11 @@ def _users(paths: Sequence[Path], tell: Tell) -> Iterator[Samples]:
 
 
 def _user_data(path: Path) -> dict[str, Any]:
-    try:
+    with reading(path):
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"more than {MOST_BYTES} bytes")
         with path.open("rb") as file:
             content = json.load(file)
-    except (OSError, ValueError, RecursionError) as error:
-        raise damaged(path, error) from error
     users = content.get("user_data") if isinstance(content, dict) else None
     if not isinstance(users, dict):
         raise damaged(path, "it has no user_data, as LEAF's files do")

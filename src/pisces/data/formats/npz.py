@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zipfile
-import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -13,11 +12,20 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from pisces.data.raw import MOST_BYTES, Bytes, Documents, Found, Images, Ints, Raw, Tell, damaged
+from pisces.data.raw import (
+    MOST_BYTES,
+    Bytes,
+    Documents,
+    Found,
+    Images,
+    Ints,
+    Raw,
+    Tell,
+    damaged,
+    reading,
+)
 
 Arrays = dict[str, NDArray[np.generic]]
-# whatever numpy and zipfile raise for a file that is not the archive it should be
-_UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _IMAGES = ("x_train", "y_train", "x_test", "y_test")
 _TEXT = ("tokens", "doc_offset", "doc_client", "vocab")
 
@@ -32,7 +40,7 @@ def images(found: Found, _: Tell) -> Images:
         labels=cast(Ints, arrays["y_train"]),
         test=_channels_first(arrays["x_test"]),
         test_labels=cast(Ints, arrays["y_test"]),
-        writers=None if writers is None else _whole(path, "writer_train", writers),
+        writers=None if writers is None else whole(path, "writer_train", writers),
     )
 
 
@@ -42,10 +50,10 @@ def text(found: Found, _: Tell) -> Documents:
     arrays = read(path, _TEXT, ("doc_test",))
     in_test = arrays.get("doc_test")
     return Documents(
-        words=_whole(path, "tokens", arrays["tokens"]),
-        offsets=_whole(path, "doc_offset", arrays["doc_offset"]),
-        authors=_whole(path, "doc_client", arrays["doc_client"]),
-        vocabulary=arrays["vocab"].astype(np.str_),
+        words=whole(path, "tokens", arrays["tokens"]),
+        offsets=whole(path, "doc_offset", arrays["doc_offset"]),
+        authors=whole(path, "doc_client", arrays["doc_client"]),
+        vocabulary=_names(path, arrays["vocab"]),
         in_test=None if in_test is None else in_test.astype(bool),
     )
 
@@ -59,16 +67,13 @@ def write(raw: Raw, file: BinaryIO) -> None:
 
 def read(path: Path, needed: Collection[str], optional: Collection[str] = ()) -> Arrays:
     """Some arrays of an archive; an array's header must not claim more than there is."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            missing = [name for name in needed if name not in members]
-            if missing:
-                raise ValueError(f"it has no array {missing[0]!r}")
-            wanted = [name for name in (*needed, *optional) if name in members]
-            return {name: _array(archive, members[name]) for name in wanted}
-    except _UNREADABLE as error:
-        raise damaged(path, error) from error
+    with reading(path), zipfile.ZipFile(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        missing = [name for name in needed if name not in members]
+        if missing:
+            raise ValueError(f"it has no array {missing[0]!r}")
+        wanted = [name for name in (*needed, *optional) if name in members]
+        return {name: _array(archive, members[name]) for name in wanted}
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[np.generic]:
@@ -77,17 +82,25 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[np.gene
         header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, _, dtype = header(file)
         size = math.prod(shape) * dtype.itemsize
-        if size > MOST_BYTES or size != member.file_size - file.tell() or dtype.hasobject:
+        there = member.file_size - file.tell()
+        if size > MOST_BYTES or size != there or dtype.hasobject or not dtype.itemsize:
             raise ValueError(f"{member.filename} claims to be {dtype}{shape}")
     with archive.open(member) as file:
         array: NDArray[np.generic] = npy.read_array(file, allow_pickle=False)
         return array
 
 
-def _whole(path: Path, name: str, array: NDArray[np.generic]) -> Ints:
+def whole(path: Path, name: str, array: NDArray[np.generic]) -> Ints:
+    """An array that has to be a row of whole numbers."""
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise damaged(path, f"{name} is {array.dtype}{array.shape}, not a row of whole numbers")
     return array.astype(np.int64)
+
+
+def _names(path: Path, array: NDArray[np.generic]) -> NDArray[np.str_]:
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise damaged(path, f"vocab is {array.dtype}{array.shape}, not a row of words")
+    return cast(NDArray[np.str_], array)
 
 
 def _channels_first(images: NDArray[np.generic]) -> Bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pisces.data.formats.columns import Table, TableReader
-from pisces.data.raw import Found, Raw, Tell, damaged
+from pisces.data.raw import Found, Raw, Tell, damaged, reading
 from pisces.errors import MissingPackageError
 
 _BATCH = 1000  # rows in memory at once
@@ -38,10 +38,8 @@ def _batches(files: Sequence[tuple[Path, Any]], columns: list[str]) -> Iterator[
     for path, file in files:
         there = [name for name in columns if name in file.schema_arrow.names]
         wanted = there if there == columns else None  # so that an error can say what there is
-        try:
+        with reading(path):
             yield from file.iter_batches(batch_size=_BATCH, columns=wanted)
-        except (OSError, ValueError) as error:  # pyarrow's own errors are these
-            raise damaged(path, error) from error
 
 
 def _opened(path: Path) -> Any:
@@ -51,7 +49,5 @@ def _opened(path: Path) -> Any:
         raise MissingPackageError(
             f"{path} needs pyarrow, which is not installed: pip install 'pisces-fl[data]'"
         ) from error
-    try:
+    with reading(path):
         return pyarrow.parquet.ParquetFile(path)
-    except (OSError, ValueError) as error:
-        raise damaged(path, error) from error

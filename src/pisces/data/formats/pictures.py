@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pisces.data.formats import npz
-from pisces.data.raw import Bytes, Found, Images, Tell, damaged
+from pisces.data.raw import Bytes, Found, Images, Tell, reading
 from pisces.errors import MissingPackageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def decode(content: bytes, shape: tuple[int, int, int]) -> Bytes:
 def mosaics(found: Found, tell: Tell) -> Images:
     """`train_0.webp` ... , `test.webp`: images side by side, row by row; labels in `labels.npz`."""
     require()
-    labels = npz.read(found[2][0], ("y_train", "y_test"))
+    arrays = npz.read(found[2][0], ("y_train", "y_test"))
+    labels = {name: npz.whole(found[2][0], name, array) for name, array in arrays.items()}
     paths = [*found[0], found[1][0]]
     parts = []
     for number, path in enumerate(paths):
@@ -50,21 +51,18 @@ def mosaics(found: Found, tell: Tell) -> Images:
         parts.append(_mosaic(path))
     return Images(
         train=np.concatenate(parts[:-1]),
-        labels=labels["y_train"].astype(np.int64),
+        labels=labels["y_train"],
         test=parts[-1],
-        test_labels=labels["y_test"].astype(np.int64),
+        test_labels=labels["y_test"],
     )
 
 
 def _mosaic(path: Path) -> Bytes:
-    try:
-        with _opened(path) as picture:
-            width, height = picture.size
-            if width % SIDE or height % SIDE or width * height > _MOST_PIXELS:
-                raise ValueError(f"{width} x {height} pixels are no mosaic of images of {SIDE}")
-            pixels = np.asarray(picture.convert("RGB"))
-    except (OSError, ValueError, SyntaxError) as error:  # Pillow raises any of them
-        raise damaged(path, error) from error
+    with reading(path), _opened(path) as picture:
+        width, height = picture.size
+        if width % SIDE or height % SIDE or width * height > _MOST_PIXELS:
+            raise ValueError(f"{width} x {height} pixels are no mosaic of images of {SIDE}")
+        pixels = np.asarray(picture.convert("RGB"))
     tiles = pixels.reshape(height // SIDE, SIDE, width // SIDE, SIDE, 3)
     return tiles.transpose(0, 2, 4, 1, 3).reshape(-1, 3, SIDE, SIDE)
 

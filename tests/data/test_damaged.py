@@ -1,0 +1,188 @@
+"""Files that are damaged or made to mislead: one line that names them, whatever a reader raises."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import datafiles
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from pisces.data import ready
+from pisces.data.finding import found
+from pisces.data.raw import reading
+from pisces.errors import ConfigError, DataError
+
+
+def refused(name: str, folder: Path, words: str = "is damaged or not the dataset") -> str:
+    """What is said of the dataset in `folder/name`, be it loaded or got: one line each time."""
+    with pytest.raises(DataError, match=words) as checked:
+        ready.check(found(name, [folder]))
+    with pytest.raises(DataError, match=words):
+        ready.get(name, folder / "got", folder / name)
+    message = str(checked.value)
+    assert len(message.splitlines()) == 1
+    assert len(message) < 1000
+    return message
+
+
+# --- the guard ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("two\n lines"), "(two lines)"),
+        (KeyError("data"), "(KeyError: 'data')"),
+        (MemoryError(), "(it asks for more memory than there is)"),
+        (RecursionError(), "(RecursionError)"),
+        (ValueError("x" * 5000), "(" + "x" * 200 + ")"),
+    ],
+)
+def test_whatever_a_reader_raises_is_one_line(error: Exception, reason: str) -> None:
+    with pytest.raises(DataError) as caught, reading(Path("a.npz")):
+        raise error
+    assert f"a.npz is damaged or not the dataset {reason}; " in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [DataError("d"), ConfigError("c"), KeyboardInterrupt()])
+def test_what_says_more_passes_through(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught, reading(Path("a.npz")):
+        raise error
+    assert caught.value is error
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def npy(header: str, content: bytes = bytes(6)) -> bytes:
+    """An array under any header."""
+    line = header.ljust(117).encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(line)) + line + content
+
+
+def header(shape: str, descr: str = "'|u1'") -> str:
+    return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}"
+
+
+def archive(path: Path, **members: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(f"{name}.npy", content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy("{'descr': '|u1', 'fortran_order': False, 'shape': (6"),  # cut
+        npy("{'descr': '|u1', \x00\x01 'shape': (6,)}"),
+        npy("{'descr': '|u1', 'fortran_order': False, 'shape': (" + "-" * 9000 + "6,), }"),
+        npy(header("(True,)"), bytes(1)),
+        npy(header("(6.0,)")),
+        npy(header("()"), bytes(1)),
+        npy(header("(6,)", "[('a', '|u1')]")),
+    ],
+)
+def test_headers_of_arrays(tmp_path: Path, content: bytes) -> None:
+    for part in ("x_train", "y_train"):
+        datafiles.mnist_npz(tmp_path / "mnist")
+        arrays = dict(np.load(tmp_path / "mnist" / "mnist.npz"))
+        members = {name: _saved(array) for name, array in arrays.items()}
+        archive(tmp_path / "mnist" / "mnist.npz", **members | {part: content})
+        assert "mnist.npz" in refused("mnist", tmp_path)
+
+
+def _saved(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "vocab",
+    [
+        npy(header("()", "'<U1'"), "a".encode("utf-32-le")),
+        npy(header("(6,)", "'|V1'")),
+        npy(header("(100000000000,)", "'<U0'"), b""),  # 373 GiB, it says, of nothing
+        npy(header("(6,)")),  # numbers
+        npy(header("(1,)", "'<U1'"), b"\xff\xff\xff\xff"),  # no letter
+    ],
+)
+def test_vocabularies(tmp_path: Path, vocab: bytes) -> None:
+    arrays = {"tokens": [3, 2, 3, 2], "doc_offset": [0, 2, 4], "doc_client": [0, 1]}
+    members = {name: _saved(np.array(array)) for name, array in arrays.items()}
+    path = tmp_path / "stackexchange" / "stackexchange_tokens.npz"
+    archive(path, **members, vocab=vocab)
+    assert path.name in refused("stackexchange", tmp_path)
+
+
+def test_labels_of_mosaics_are_numbers(tmp_path: Path) -> None:
+    folder = tmp_path / "cifar10"
+    folder.mkdir()
+    for name in ("train_0", "test"):
+        Image.new("RGB", (32, 32)).save(folder / f"{name}.webp", lossless=True)
+    for labels in (["3"], ["a cat"], [3.7]):
+        np.savez(folder / "labels.npz", y_train=np.array(labels), y_test=np.array([3]))
+        assert "labels.npz" in refused("cifar10", tmp_path, "y_train is .* not a row of whole")
+
+
+# --- other formats --------------------------------------------------------------------------------
+
+
+def test_sizes_that_no_array_can_have(tmp_path: Path) -> None:
+    most = (1 << 32) - 1
+    path = datafiles.mnist_idx(tmp_path / "mnist") / "train-images-idx3-ubyte"
+    path.write_bytes(struct.pack(">HBB3I", 0, 8, 3, 0, most, most))
+    assert path.name in refused("mnist", tmp_path)
+
+
+def test_a_pixel_beyond_all_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "femnist" / "all_data.json"
+    datafiles.leaf(path, {"a": ([[10**400] * 784] * 10, [1] * 10)})
+    refused("femnist", tmp_path, "images of 'a' are not 784 numbers")
+
+
+def test_a_picture_that_claims_to_be_vast(tmp_path: Path) -> None:
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        checksum = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + checksum
+
+    size = struct.pack(">IIBBBBB", 50_000, 50_000, 8, 0, 0, 0, 0)
+    vast = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IEND", b"")
+    for part in ("train", "test"):
+        columns = {"image": [{"bytes": vast}], "label": [1]}
+        datafiles.parquet(tmp_path / "mnist" / f"{part}.parquet", columns)
+    assert "train.parquet" in refused("mnist", tmp_path)
+
+
+def test_text_that_is_none(tmp_path: Path) -> None:
+    text = pa.array([b"\xff\xfe", b"a"]).cast(pa.string(), safe=False)
+    folder = tmp_path / "stackexchange"
+    folder.mkdir()
+    pq.write_table(pa.table({"author": ["a", "b"], "text": text}), folder / "a.parquet")
+    assert "a.parquet" in refused("stackexchange", tmp_path)
+
+
+def test_a_column_twice(tmp_path: Path) -> None:
+    folder = tmp_path / "stackexchange"
+    folder.mkdir()
+    columns = [pa.array(["a", "b"])] * 3
+    table = pa.Table.from_arrays(columns, names=["author", "text", "text"])
+    pq.write_table(table, folder / "a.parquet")
+    assert "a.parquet" in refused("stackexchange", tmp_path)
+
+
+def test_checksums_without_end(tmp_path: Path) -> None:
+    folder = datafiles.mnist_npz(tmp_path)
+    (folder / ready.CHECKSUMS).write_text("[" * 100_000)
+    with pytest.raises(DataError, match=r"sha256.json cannot be used"):
+        ready.compare(folder)
