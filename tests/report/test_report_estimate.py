@@ -14,6 +14,7 @@ from pisces.report.estimate import (
     estimate,
     in_words,
     ratio,
+    times,
 )
 
 INF = math.inf
@@ -55,12 +56,26 @@ def test_two_open_ends_of_three_make_it_a_bound() -> None:
         ((3.0, 3.0), (2.0, INF), (0.0, 1.5)),
         ((3.0, INF), (2.0, INF), (0.0, INF)),
         ((0.0, 0.0), (0.0, 0.0), (1.0, 1.0)),
-        ((3.0, 3.0), (0.0, 0.0), (INF, INF)),
+        ((3.0, 3.0), (0.0, 0.0), (0.0, INF)),  # so many times nothing: not known
         (UNKNOWN, (2.0, 2.0), (0.0, INF)),
+        (UNKNOWN, (0.0, 0.0), (0.0, INF)),
+        ((3.0, 3.0), (0.0, 2.0), (1.5, INF)),
+        ((-1.0, -1.0), (2.0, 2.0), UNKNOWN),  # twice as much as less than nothing: no sense
+        ((1.0, 1.0), (-2.0, -2.0), UNKNOWN),
+        ((-1.0, 4.0), (2.0, 2.0), UNKNOWN),
     ],
 )
 def test_ratios_of_what_is_known(of: Ends, over: Ends, expected: Ends) -> None:
     assert ratio(of, over) == expected
+
+
+def test_a_median_between_infinities_may_be_anything() -> None:
+    found = estimate([(INF, INF), UNKNOWN])
+    assert found is not None
+    assert (found.least, found.most) == (-INF, INF)
+    many = estimate([(INF, INF), UNKNOWN] * 4)  # also in the resamples
+    assert many is not None
+    assert (many.least, many.most, many.low, many.high) == (-INF, INF, -INF, INF)
 
 
 def test_differences_of_what_is_known() -> None:
@@ -75,7 +90,7 @@ def test_differences_of_what_is_known() -> None:
         ([(1.5, 1.5)], "1.5"),
         ([(1.5, INF)], ">= 1.5"),
         ([(0.0, 1.5)], "<= 1.5"),
-        ([(0.0, INF)], "?"),
+        ([(0.0, INF)], ">= 0.0"),
         ([UNKNOWN], "?"),
         ([(INF, INF)], "?"),
         ([(2.0, 2.0), (2.0, 2.0)], "2.0"),
@@ -87,5 +102,4 @@ def test_in_words(ends: list[Ends], words: str) -> None:
 
 
 def test_anything_from_zero_up_tells_nothing_of_a_ratio() -> None:
-    told = [found.tells_nothing for e in ((0.0, INF), (0.1, INF)) if (found := estimate([e]))]
-    assert told == [True, False]
+    assert [in_words(estimate([e]), times) for e in ((0.0, INF), (0.1, INF))] == ["?", ">= 0.10x"]

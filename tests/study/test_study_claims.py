@@ -99,6 +99,14 @@ def test_ways_to_compare(
     assert judged(study.model_copy(update={"claim": [claim]}), records).ours == ours
 
 
+def test_a_difference_from_zero_up_meets_zero(study: Study, record: MakeRecord) -> None:
+    changes = {"compare": "difference", "of": "slow", "over": "fast", "holds": ">= 0"}
+    claim = Claim.model_validate({**study.claim[0].model_dump(), **changes, "partly": None})
+    records = [record("fast", 1, 50), record("slow", 1, LATER)]
+    found = judged(study.model_copy(update={"claim": [claim]}), records)
+    assert (found.verdict, found.ours) == ("holds", ">= +0")
+
+
 @pytest.mark.parametrize(
     ("times", "verdict"),
     [

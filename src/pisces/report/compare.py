@@ -155,6 +155,8 @@ def paired_speedup(results: BySeed, reference: BySeed) -> Speedup:
 def _told(found: Estimate) -> Speedup:
     """What is not known is None: a ratio may be anything from 0 up."""
     median, bound = found.known
+    if (median, bound) == (0, ">="):
+        median, bound = None, ""
     return Speedup(
         num_pairs=found.num,
         median=median,

@@ -47,16 +47,11 @@ class Estimate:
         return self.num >= MIN_BOOTSTRAP
 
     @property
-    def tells_nothing(self) -> bool:
-        """Is the median anything at all, or anything from zero up?"""
-        return self.most == math.inf and self.least in (0, -math.inf)
-
-    @property
     def known(self) -> tuple[float | None, Bound]:
         """The median, or what bounds it; None where there is no number."""
         if self.least == self.most:
             return (self.least if math.isfinite(self.least) else None), ""
-        if self.tells_nothing:
+        if (self.least, self.most) == UNKNOWN:
             return None, ""
         if self.most == math.inf or self.least > 0:
             return self.least, ">="
@@ -68,17 +63,24 @@ def estimate(values: Sequence[Ends]) -> Estimate | None:
     if not values:
         return None
     ends = np.array(values, np.float64)
-    least, most = map(float, np.median(ends, axis=0))
+    least, most = map(float, medians_of(ends))
     whole = float(ends[:, 0].min()), float(ends[:, 1].max())
     spread = bootstrap(ends) if len(ends) >= MIN_BOOTSTRAP else whole
     return Estimate(len(ends), least, most, *whole, *spread)
+
+
+def medians_of(ends: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The medians of the lower and of the upper ends, which are the last axis."""
+    with np.errstate(invalid="ignore"):
+        medians = np.median(ends, axis=-2)
+    return np.where(np.isnan(medians), UNKNOWN, medians)  # midway between two infinities
 
 
 def bootstrap(ends: NDArray[np.float64]) -> Ends:
     """A 95 % interval of the median, the same whenever it is asked for."""
     num = len(ends)
     drawn = generator(0, "bootstrap").integers(num, size=(NUM_RESAMPLES, num))
-    medians = np.median(ends[drawn], axis=1)
+    medians = medians_of(ends[drawn])
     # Without interpolation, which would turn two infinities into something that is no number.
     low = np.quantile(medians[:, 0], 0.025, method="lower")
     high = np.quantile(medians[:, 1], 0.975, method="higher")
@@ -86,7 +88,14 @@ def bootstrap(ends: NDArray[np.float64]) -> Ends:
 
 
 def ratio(of: Ends, over: Ends) -> Ends:
-    """Between which values `of / over` lies; both count something, so neither is negative."""
+    """Between which values `of / over` lies: anything, where either may be less than nothing.
+
+    Of what is not known at all it is assumed that it counts something, and is not negative.
+    """
+    if any(-math.inf < end < 0 for end in (*of, *over)):
+        return UNKNOWN
+    if over == (0, 0) and of != (0, 0):
+        return 0.0, math.inf
     return quotient(max(of[0], 0.0), over[1]), quotient(of[1], max(over[0], 0.0))
 
 
@@ -112,7 +121,8 @@ def in_words(found: Estimate | None, text: Callable[[float], str]) -> str:
     if found is None:
         return "-"
     value, bound = found.known
-    middle = "?" if value is None else f"{bound} {text(value)}".strip()
+    told = "?" if value is None else text(value)
+    middle = "?" if told == "?" else f"{bound} {told}".strip()
     if found.num == 1 or middle == "?":
         return middle
     low, high = (text(end) if math.isfinite(end) else "?" for end in (found.low, found.high))
