@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pisces.record.reader import Run
@@ -90,6 +92,13 @@ def test_smoothness_is_about_the_trend(run: Run) -> None:
     # 0.018, over 4 - 2 degrees of freedom: 0.009, of which the root.
     low, high = MEASURES["late_sd"].of(facts(run))
     assert low == high == pytest.approx(math.sqrt(0.009))
+
+
+def test_rounding_is_not_roughness(run: Run) -> None:
+    straight = replace(facts(run), times=np.arange(90.0, 101.0), values=np.full(11, 0.1 + 0.2))
+    assert MEASURES["late_sd"].of(straight) == (0.0, 0.0)
+    rising = replace(straight, values=straight.times / 300)
+    assert MEASURES["late_sd"].of(rising) == (0.0, 0.0)
 
 
 def test_a_target_that_was_not_met_took_longer_than_the_run(run: Run) -> None:

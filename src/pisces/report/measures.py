@@ -20,6 +20,7 @@ from pisces.report.facts import Facts, Floats
 from pisces.stop import lower_is_better
 
 LATE = 2 / 3  # the last third of a run is late
+LEAST_SD = 1e-9  # a spread below it is the rounding of the line's fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ def _late_sd(facts: Facts) -> Ends:
     if len(values) < 3 or np.isnan(values).any():
         return UNKNOWN
     line = np.polynomial.Polynomial.fit(times, values, 1)
-    return _exactly(np.std(values - line(times), ddof=2))
+    spread = float(np.std(values - line(times), ddof=2))
+    return _exactly(spread if spread >= LEAST_SD else 0.0)
 
 
 # --- staleness, idleness --------------------------------------------------------------------------
