@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tarfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -186,3 +187,45 @@ def test_checksums_without_end(tmp_path: Path) -> None:
     (folder / ready.CHECKSUMS).write_text("[" * 100_000)
     with pytest.raises(DataError, match=r"sha256.json cannot be used"):
         ready.compare(folder)
+
+
+# --- archives -------------------------------------------------------------------------------------
+
+
+def packed(folder: Path, kind: str) -> Path:
+    """The batches of CIFAR-10 in an archive."""
+    path = folder / (f"cifar.tar.{kind}" if kind else "cifar.tar")
+    with tarfile.open(path, f"w:{kind}") as tar:  # type: ignore[call-overload]
+        tar.add(datafiles.cifar_batches(folder / "batches"), "batches")
+    return path
+
+
+def not_unpacked(folder: Path, archive: Path) -> None:
+    with pytest.raises(DataError, match=rf"{archive.name} cannot be unpacked.*download it again"):
+        ready.get("cifar10", folder / "data", archive)
+    assert not (folder / "data").exists()
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz", "bz2"])
+def test_a_flipped_bit_anywhere_in_an_archive_is_found(tmp_path: Path, kind: str) -> None:
+    archive = packed(tmp_path, kind)
+    whole = archive.read_bytes()
+    ready.get("cifar10", tmp_path / "whole", archive)
+    # the first bytes, some within, and the last: gzip's checksum is in those
+    for place in (0, 20, *range(100, len(whole), len(whole) // 7), len(whole) - 6):
+        content = bytearray(whole)
+        content[place] ^= 4
+        archive.write_bytes(content)
+        not_unpacked(tmp_path, archive)
+
+
+def test_an_archive_that_ends_early_is_not_taken_for_one_that_lacks_files(tmp_path: Path) -> None:
+    archive = packed(tmp_path, "")
+    whole = archive.read_bytes()
+    with tarfile.open(archive) as tar:
+        (*_, last) = tar
+    garbled = bytearray(whole)
+    garbled[last.offset : last.offset + 9] = b"\xff" * 9
+    for content in (whole[: last.offset], whole[: last.offset + 100], garbled, whole[:100], b""):
+        archive.write_bytes(content)
+        not_unpacked(tmp_path, archive)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 
@@ -120,11 +120,17 @@ def _from_hub(name: str, entry: Entry, tell: Tell) -> tuple[Raw, Path]:
 
 
 def _from(name: str, origin: Path, tell: Tell) -> tuple[Raw, Path]:
-    if origin.is_file() and tarfile.is_tarfile(origin):
+    if origin.is_file() and _is_archive(origin):
         with _unpacked(origin, CATALOGUE[name]) as folder:
             return _place(name, folder, origin).read(tell), origin
     place = _place(name, origin, origin)
     return place.read(tell), place.files[0][0]
+
+
+def _is_archive(file: Path) -> bool:
+    """By its name too: a damaged archive is one."""
+    with reading(file):
+        return ".tar" in file.suffixes or file.suffix == ".tgz" or tarfile.is_tarfile(file)
 
 
 def _place(name: str, within: Path, named: Path) -> Place:
@@ -156,8 +162,11 @@ def _unpacked(archive: Path, entry: Entry) -> Iterator[Path]:
                 for member in tar:
                     if any(fnmatch(Path(member.name).name, pattern) for pattern in patterns):
                         _unpack(tar, member, Path(folder))
-        except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-            raise DataError(f"{archive} cannot be unpacked: {error}; download it again") from error
+                _read_to_end(tar)
+        except Exception as error:  # as with any other file
+            raise DataError(
+                f"{archive} cannot be unpacked: {reason(error)}; download it again"
+            ) from error
         yield Path(folder)
 
 
@@ -174,6 +183,19 @@ def _unpack(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None
     with (within / Path(member.name).name).open("wb") as file:
         while chunk := content.read(1 << 20):
             file.write(chunk)
+
+
+def _read_to_end(tar: tarfile.TarFile) -> None:
+    """Past the last member, where `tarfile` stops: a checksum comes only after it.
+
+    A member that cannot be read looks like the end, too; but the end is a block of zeros.
+    """
+    file = cast(BinaryIO, tar.fileobj)
+    file.seek(tar.offset)
+    if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise ValueError("it ends early, or a part of it is damaged")
+    while file.read(1 << 20):
+        pass
 
 
 # --- whole or not at all --------------------------------------------------------------------------
