@@ -52,7 +52,10 @@ def test_a_study_may_have_seeds_of_its_own(folder: Path) -> None:
     study = plan.load(folder).model_copy(update={"first_seed": 101})
     runs = planned(study, folder, WISH)
     assert {run.seed for run in runs if run.case == "small"} == {101, 102}
-    assert {run.seed for run in planned(study, folder, replace(WISH, seeds=[7]))} == {7}
+    # Counted from its first one: what was chosen on them is never chosen on another study's.
+    asked = planned(study, folder, replace(WISH, seeds=[1, 7]))
+    assert {run.seed for run in asked} == {101, 107}
+    assert {run.seed for run in asked if run.is_first} == {101}
 
 
 def test_the_digest_knows_what_makes_a_run() -> None:

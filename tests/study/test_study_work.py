@@ -72,6 +72,18 @@ def test_records_of_other_settings_are_left_out(opened: Callable[..., Work], fol
     assert (len(opened().records), opened().num_dropped) == (0, 8)
 
 
+def test_records_of_a_study_with_seeds_of_its_own_are_known(
+    opened: Callable[..., Work], folder: Path, record: Callable[..., Record]
+) -> None:
+    file = folder / "study.toml"
+    file.write_text(file.read_text().replace("axis", "first_seed = 101\naxis"))
+    runs = planned(plan.load(folder), folder, replace(WISH, cases=["small"], seeds=[1]))
+    made = [record(r.variant, r.seed, 10.0, x=r.x, digest=r.digest) for r in runs]
+    records.save(folder, made)
+    assert (len(opened().records), opened().num_dropped) == (4, 0)
+    assert {run.seed for run in opened(cases=["small"]).left()} == {102}
+
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [

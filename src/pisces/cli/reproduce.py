@@ -35,7 +35,10 @@ def reproduce(
         typer.Argument(metavar="[STUDY...|all]", help="Which studies; without any: list them."),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="Seeds such as 1-5; default: those of each case.")
+        str | None,
+        typer.Option(
+            help="Seeds such as 1-5, counted from a study's first_seed; default: of each case."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto | cpu | cuda.")] = "auto",
     jobs: Jobs = None,

@@ -147,7 +147,7 @@ class Study(Section):
     remark: str = Field("", description="a word by hand on the results")
     reference: str = Field(description="variant whose speed-up over the others is shown")
     axis: str = Field("", description="what the points vary")
-    first_seed: Count = Field(1, description="seeds are counted from here, unless said otherwise")
+    first_seed: Count = Field(1, description="seeds, also those of --seeds, are counted from here")
     measures: list[MeasureName] = Field(
         ["time_to_target", "final", "late_sd", "versions", "updates", "max_staleness"],
         description="columns of the tables",

@@ -74,7 +74,7 @@ class Wish:
 
     resolve: Callable[[Config], Config]
     corrupted: Corrupted
-    seeds: Sequence[int] | None = None
+    seeds: Sequence[int] | None = None  # 1 is a study's first seed
     cases: Sequence[str] = ()  # none: all
     device: str = "auto"
     smoke: bool = False
@@ -89,8 +89,8 @@ def planned(study: Study, folder: Path, wish: Wish) -> list[Planned]:
 
 
 def _of_case(study: Study, case: Case, folder: Path, wish: Wish) -> Iterator[Planned]:
-    first = study.first_seed
-    seeds = wish.seeds or range(first, first + (case.seeds or NUM_SEEDS))
+    asked = wish.seeds or range(1, 1 + (case.seeds or NUM_SEEDS))
+    seeds = [study.first_seed - 1 + number for number in asked]
     points: Sequence[Point | None] = study.points_of(case) or [None]
     settings = [
         (variant, point, _config(study, case, folder, wish, variant, point))

@@ -126,7 +126,7 @@ def open_study(folder: Path, place: Place, wish: Wish) -> Work:
     study = plan.load(folder)
     pages = place.pages_of(folder)
     found = records.load(pages)
-    seeds = sorted({record.seed for record in found})
+    seeds = sorted({1 + record.seed - study.first_seed for record in found})
     every_case = [case.name for case in study.case]
     known = planned(study, folder, replace(wish, cases=every_case, seeds=seeds)) if found else []
     now = {run.key: (run.digest, run.target) for run in known}
