@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
+import os
 import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, BinaryIO
 
 import datafiles
 import numpy as np
@@ -160,6 +162,30 @@ def test_a_break_leaves_no_half_file(
     with pytest.raises((KeyboardInterrupt, MemoryError, DataError)):
         ready.get("mnist", tmp_path / "data", datafiles.mnist_idx(tmp_path / "idx"))
     assert names(tmp_path / "data" / "mnist") == []
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "mnist"
+    folder.mkdir(parents=True)
+    for name in (".mnist.npz-ab12.part", ".sha256.json-cd34.part", ".mine.part", "mnist.part"):
+        (folder / name).write_bytes(b"half a file")
+    ready.get("mnist", tmp_path / "data", datafiles.mnist_idx(tmp_path / "idx"))
+    assert names(folder) == [".mine.part", "mnist.npz", "mnist.part", "sha256.json"]
+
+
+def test_two_do_not_write_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = npz.write
+
+    def writing(raw: Any, file: BinaryIO) -> None:
+        handle = os.open(tmp_path / "data" / "mnist", os.O_RDONLY)
+        with pytest.raises(BlockingIOError):  # so nobody takes what is being written for left over
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(handle)
+        write(raw, file)
+
+    monkeypatch.setattr(npz, "write", writing)
+    ready.get("mnist", tmp_path / "data", datafiles.mnist_idx(tmp_path / "idx"))
+    assert ready.compare(tmp_path / "data" / "mnist")
 
 
 # --- checks ---------------------------------------------------------------------------------------

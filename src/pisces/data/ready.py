@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -57,9 +58,10 @@ def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent
         published = entry.published(entry.kind.check(raw, path).digest())
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        digest = _write(target, lambda file: npz.write(raw, file))
-        sums = json.dumps({target.name: digest}, indent=2) + "\n"
-        _write(target.parent / CHECKSUMS, lambda file: file.write(sums.encode()))
+        with _alone(target):
+            digest = _write(target, lambda file: npz.write(raw, file))
+            sums = json.dumps({target.name: digest}, indent=2) + "\n"
+            _write(target.parent / CHECKSUMS, lambda file: file.write(sums.encode()))
     except OSError as error:
         raise DataError(
             f"cannot write {target}: {error.strerror or error}; choose another --folder"
@@ -199,6 +201,21 @@ def _read_to_end(tar: tarfile.TarFile) -> None:
 
 
 # --- whole or not at all --------------------------------------------------------------------------
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """Nobody else gets it meanwhile; what one who was killed left behind is removed."""
+    handle = os.open(target.parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some file systems lock no folders: then nothing is removed
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            for name in (target.name, CHECKSUMS):
+                for left in target.parent.glob(f".{name}-*.part"):
+                    left.unlink()
+        yield
+    finally:
+        os.close(handle)  # and with it the lock, as when the process ends
 
 
 def _write(target: Path, fill: Callable[[BinaryIO], object]) -> str:
