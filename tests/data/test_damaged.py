@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import pickle
 import struct
 import tarfile
+import tracemalloc
 import zipfile
 import zlib
 from pathlib import Path
@@ -187,6 +189,40 @@ def test_checksums_without_end(tmp_path: Path) -> None:
     (folder / ready.CHECKSUMS).write_text("[" * 100_000)
     with pytest.raises(DataError, match=r"sha256.json cannot be used"):
         ready.compare(folder)
+
+
+# --- pickles --------------------------------------------------------------------------------------
+
+
+def nested(depth: int) -> list[Any]:
+    """Lists of the same two lists each: 2^depth numbers in a few bytes."""
+    labels: list[Any] = [1, 1]
+    for _ in range(depth):
+        labels = [labels, labels]
+    return labels
+
+
+@pytest.mark.parametrize(
+    "labels", [nested(30), [1.7, 1.0], [True, False], ["1", "2"], (1, 2), [1 << 70, 1], [None] * 2]
+)
+def test_labels_of_batches_are_a_list_of_whole_numbers(tmp_path: Path, labels: Any) -> None:
+    path = datafiles.cifar_batches(tmp_path / "cifar10") / "data_batch_2"
+    batch = {"data": datafiles.colour(2).reshape(2, 3072), "labels": labels}
+    path.write_bytes(pickle.dumps(batch, 2))
+    assert path.name in refused("cifar10", tmp_path)
+
+
+def test_bytes_of_batches_are_no_more_than_a_batch_has(tmp_path: Path) -> None:
+    path = datafiles.cifar_batches(tmp_path / "cifar10") / "data_batch_2"
+    text = b"X" + struct.pack("<I", 1 << 20) + b"x" * (1 << 20) + b"q\x01"  # remembered as 1
+    again = b"h\x00h\x01X\x06\x00\x00\x00latin1\x86R"  # those bytes once more
+    path.write_bytes(b"\x80\x02c_codecs\nencode\nq\x00" + text + b"(" + again * 200 + b"t.")
+    tracemalloc.start()
+    with pytest.raises(DataError, match="more bytes than a batch has"):
+        found("cifar10", [tmp_path]).read()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * (1 << 26)  # a batch, and the file
 
 
 # --- archives -------------------------------------------------------------------------------------

@@ -58,11 +58,17 @@ def _python(path: Path) -> Batch:
     """A dict with `data` (n x 3072 bytes) and `labels`."""
     content = _content(path)
     with reading(path):
-        batch = _Unpickler(io.BytesIO(content), encoding="bytes").load()
+        batch = _Unpickler(content).load()
         by_name = {_text(key): value for key, value in batch.items()}
         pixels: _Array = by_name["data"]
-        labels = np.array(by_name["labels"], np.int64)
-        return pixels.bytes().reshape(-1, *SHAPE), labels
+        return pixels.bytes().reshape(-1, *SHAPE), _labels(by_name["labels"])
+
+
+def _labels(found: object) -> Ints:
+    """Only a flat list: lists in lists, each there many times, could fill the memory."""
+    if type(found) is not list or not all(type(label) is int for label in found):
+        raise ValueError("its labels are not a list of whole numbers")
+    return np.array(found, np.int64)
 
 
 def _text(key: str | bytes) -> str:
@@ -99,13 +105,19 @@ class _Type:
         """Byte order and the like: single bytes have none."""
 
 
-class _Encoded:
+class _Encode:
     """Stands for `_codecs.encode`, by which Python 3 writes bytes into an old pickle."""
 
-    def __new__(cls, text: str, encoding: str) -> bytes:  # type: ignore[misc]
-        """The bytes themselves."""
+    def __init__(self) -> None:
+        self._left = _MOST_BYTES
+
+    def __call__(self, text: str, encoding: str) -> bytes:
+        """The bytes themselves; the same text, encoded again and again, could fill the memory."""
         if encoding != "latin1":
             raise ValueError(f"bytes encoded as {encoding!r}")
+        self._left -= len(text)
+        if self._left < 0:
+            raise ValueError("it makes more bytes than a batch has")
         return text.encode(encoding)
 
     def __setstate__(self, state: object) -> None:
@@ -117,15 +129,20 @@ _ALLOWED: dict[tuple[str, str], type] = {
     ("numpy._core.multiarray", "_reconstruct"): _Array,
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Type,
-    ("_codecs", "encode"): _Encoded,
 }
 
 
 class _Unpickler(pickle._Unpickler):  # in Python: the one in C can be made to fill the memory
     """Admits dicts, lists, numbers, texts and arrays; nothing it is told by name is ever called."""
 
-    def find_class(self, module: str, name: str) -> type:
+    def __init__(self, content: bytes) -> None:
+        super().__init__(io.BytesIO(content), encoding="bytes")
+        self._encode = _Encode()
+
+    def find_class(self, module: str, name: str) -> Callable[..., object]:
         """The stand-in for a name that batches contain."""
+        if (module, name) == ("_codecs", "encode"):
+            return self._encode
         if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch does")
         return _ALLOWED[module, name]
