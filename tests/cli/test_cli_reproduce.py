@@ -262,6 +262,12 @@ def test_two_do_not_work_in_one_folder(study: Path, pisces: Pisces) -> None:
         pass  # the first has gone
 
 
+def test_a_trial_has_no_verdict(study: Path, pisces: Pisces) -> None:
+    told = pisces("reproduce", "speed", "--smoke", "--pages-only")
+    where = "runs/reproduce-smoke/speed/RESULTS.md"
+    assert told.out == f"speed: a trial on digits: the numbers mean nothing ({where})\n"
+
+
 def test_studies_are_listed(study: Path, pisces: Pisces) -> None:
     change(study, "seeds = 1", "seeds = 3\nrun_s = 20")
     row = next(line for line in pisces("reproduce").out.splitlines() if "speed" in line)

@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from pisces.study import figures
 from pisces.study.figures import draw
 from pisces.study.page import Missing, Results, index, page
 from pisces.study.plan import Study
@@ -43,6 +46,35 @@ def test_the_page_says_what_open_means(study: Study, record: MakeRecord) -> None
     assert "**Verdict: open.** what was measured leaves 1 claim open." in text
     assert "\nOpen: runs that never met their target" in text
     assert "Open:" not in page(Results("speed", study, some(record), {}, {}))
+
+
+def test_a_trial_says_that_it_is_one(study: Study, record: MakeRecord) -> None:
+    real = study.case[0].model_copy(update={"about": "Real data."})
+    study = study.model_copy(update={"case": [real, *study.case[1:]]})
+    assert "Real data." in page(Results("speed", study, some(record), {}, {}))
+    text = page(Results("speed", study, some(record), {}, {}, smoke=True))
+    assert "*A trial on digits: the numbers mean nothing.*" in text
+    assert "Verdict" not in text
+    assert "Real data." not in text
+    assert "## small\n\nHere: digits, with a small model.\n" in text
+    over_all = index([("speed", study, some(record))], smoke=True)
+    assert "| [Speed](speed/RESULTS.md) | Figure 0 | **none** | a trial on digits |" in over_all
+
+
+@pytest.mark.parametrize("is_trial", [True, False])
+def test_pictures_of_a_trial_say_so(
+    study: Study,
+    record: MakeRecord,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_trial: bool,
+) -> None:
+    titles: list[str] = []
+    monkeypatch.setattr(figures, "save", lambda figure, _path: titles.append(figure.get_suptitle()))
+    drawn = draw(study, study.case[0], some(record), tmp_path, is_trial=is_trial)
+    assert len(titles) == len(drawn) == len(study.figures)
+    assert {title.startswith("a trial on digits: ") for title in titles} == {is_trial}
+    assert {"a trial on digits" in one.caption for one in drawn} == {is_trial}
 
 
 def test_pictures_are_drawn_and_shown(study: Study, record: MakeRecord, tmp_path: Path) -> None:

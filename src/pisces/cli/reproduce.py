@@ -21,7 +21,7 @@ from pisces.explain import known
 from pisces.report.table import duration
 from pisces.study import plan
 from pisces.study.claims import judge, overall, why
-from pisces.study.page import PAGE
+from pisces.study.page import MEANS_NOTHING, PAGE
 from pisces.study.runs import Wish
 from pisces.study.work import Place, Work, collect, open_study
 
@@ -93,7 +93,7 @@ def reproduce(
             collect(works, place)
             outcome = run(works, jobs, quiet=quiet)
         write_pages(works, found.values(), place, wish, anew=pages_only)
-    _say(works, outcome)
+    _say(works, outcome, is_trial=smoke)
     if outcome.interrupted:
         raise typer.Exit(130)
     if outcome.failures or outcome.spoilt:
@@ -150,11 +150,12 @@ def _listing(works: Sequence[Work]) -> Table:
     return table
 
 
-def _say(works: Sequence[Work], outcome: Outcome) -> None:
+def _say(works: Sequence[Work], outcome: Outcome, *, is_trial: bool) -> None:
     """What there is now, study by study; what could not be run and why."""
     for work in works:
         judged = judge(work.study, work.in_order())
-        text = f"{work.name}: {overall(judged)}; {why(judged)} ({work.pages / PAGE})"
+        found = MEANS_NOTHING if is_trial else f"{overall(judged)}; {why(judged)}"
+        text = f"{work.name}: {found} ({work.pages / PAGE})"
         stdout.print(text, soft_wrap=True, highlight=False, markup=False)
         if work.num_dropped:
             _warn(f"{work.name}: records of other settings or targets: {work.num_dropped}")

@@ -148,7 +148,7 @@ def _write_page(work: Work, place: Place) -> None:
 
     kept = work.in_order()
     pictures = {
-        case.name: draw(work.study, case, of_case, work.pages / "figures")
+        case.name: draw(work.study, case, of_case, work.pages / "figures", is_trial=place.is_trial)
         for case in work.study.case
         if (of_case := [record for record in kept if record.case == case.name])
     }

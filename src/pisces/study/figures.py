@@ -32,16 +32,18 @@ INTERVAL = "median over seeds; lines: 95 % interval, or the range of fewer than 
 FIRST_SEED = "a dot per client, first seed"
 
 
-def draw(study: Study, case: Case, records: Sequence[Record], folder: Path) -> list[Drawn]:
+def draw(
+    study: Study, case: Case, records: Sequence[Record], folder: Path, *, is_trial: bool = False
+) -> list[Drawn]:
     """All pictures the study asks for of one case that was run."""
-    material = Material(study, case, records)
+    material = Material(study, case, records, is_trial)
     drawn = []
     for kind in study.figures:
         figure = PICTURES[kind](material)
         if figure is not None:
             path = folder / f"{case.name}-{kind}.png"
             save(figure, path)
-            drawn.append(Drawn(path, f"{CAPTIONS[kind]} ({case.name})"))
+            drawn.append(Drawn(path, material.note(f"{CAPTIONS[kind]} ({case.name})")))
     return drawn
 
 
@@ -63,7 +65,7 @@ def _curves(material: Material) -> Figure:
         draw_target(axes, material.records[0].target, named=len(panels) == 1)
         axes.set_xlim(left=0)
     _look_closer(panels[0], material.records)  # the others share its scale
-    return with_legend(figure, panels, BAND)
+    return with_legend(figure, panels, material.note(BAND))
 
 
 def _look_closer(axes: Axes, records: Sequence[Record]) -> None:
@@ -86,7 +88,7 @@ def _aggregations(material: Material) -> Figure:
             curves = [step_curve(r.versions_at, r.versions) for r in material.at(variant, x)]
             draw_curves(axes, material.style(variant), curves, variant)
         axes.set_xlim(left=0)
-    return with_legend(figure, panels, BAND)
+    return with_legend(figure, panels, material.note(BAND))
 
 
 def _losses(material: Material) -> Figure | None:
@@ -101,7 +103,7 @@ def _losses(material: Material) -> Figure | None:
             parts = [r.losses for r in material.at(variant, x) if r.losses is not None]
             curves = [step_curve(p.times, getattr(p, label)) for p in parts]
             draw_curves(axes, style, curves, label)
-    return with_legend(figure, panels, BAND)
+    return with_legend(figure, panels, material.note(BAND))
 
 
 # --- against something ----------------------------------------------------------------------------
@@ -118,7 +120,7 @@ def _bars(material: Material) -> Figure:
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_title(material.title(x), fontsize="medium")
-    figure.suptitle(f"{INTERVAL}; hatched: not reached", fontsize="small")
+    figure.suptitle(material.note(f"{INTERVAL}; hatched: not reached"), fontsize="small")
     return figure
 
 
@@ -144,7 +146,7 @@ def _sweep(material: Material) -> Figure:
         axes.set_xticks([x for x in material.xs if x is not None])
         if measure.endswith("_to_target"):
             axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
-    return with_legend(figure, panels, f"{INTERVAL}; hollow: at least")
+    return with_legend(figure, panels, material.note(f"{INTERVAL}; hollow: at least"))
 
 
 def _draw_sweep(axes: Axes, material: Material, variant: str, measure: str) -> None:
@@ -209,7 +211,7 @@ def _per_client(
         axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         title = ", ".join(filter(None, (record.variant, material.title(record.x))))
         axes.set_title(title, fontsize="medium")
-    figure.suptitle(FIRST_SEED, fontsize="small")
+    figure.suptitle(material.note(FIRST_SEED), fontsize="small")
     return figure
 
 

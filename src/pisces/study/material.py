@@ -17,6 +17,7 @@ from pisces.report.sheets import ALONE, Curve, Floats, Style, add_legend, sheet_
 from pisces.study.claims import by_seed
 from pisces.study.plan import Case, Study
 from pisces.study.records import Column, Record
+from pisces.study.runs import TRIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Material:
     study: Study
     case: Case
     records: Sequence[Record]
+    is_trial: bool = False
 
     @property
     def variants(self) -> list[str]:
@@ -63,6 +65,10 @@ class Material:
     def title(self, x: float | None) -> str:
         """What a point is called."""
         return "" if x is None else f"{self.study.axis}: {x:g}"
+
+    def note(self, text: str) -> str:
+        """What stands above a picture."""
+        return f"{TRIAL}: {text}" if self.is_trial else text
 
 
 def step_curve(times: Column, values: Column) -> Curve:

@@ -12,6 +12,7 @@ from pisces.report.table import duration
 from pisces.study.claims import Judged, by_seed, judge, overall, paired, why
 from pisces.study.plan import Case, Study
 from pisces.study.records import Record
+from pisces.study.runs import TRIAL
 
 if TYPE_CHECKING:
     from pisces.study.material import Drawn  # matplotlib is slow to import
@@ -62,7 +63,8 @@ def index(verdicts: Iterable[tuple[str, Study, Sequence[Record]]], *, smoke: boo
     for name, study, records in verdicts:
         judged = judge(study, records)
         link = f"[{study.title}]({name}/{PAGE})"
-        rows.append([link, study.paper, f"**{overall(judged)}**", why(judged)])
+        found = ("none", TRIAL) if smoke else (overall(judged), why(judged))
+        rows.append([link, study.paper, f"**{found[0]}**", found[1]])
     lines = [
         "# The paper's experiments, measured",
         "",
@@ -74,7 +76,8 @@ def index(verdicts: Iterable[tuple[str, Study, Sequence[Record]]], *, smoke: boo
     return "\n".join(lines) + "\n"
 
 
-SMOKE_NOTE = "*A trial at a small size: it shows that everything runs, and says nothing else.*"
+MEANS_NOTHING = f"{TRIAL}: the numbers mean nothing"
+SMOKE_NOTE = f"*{MEANS_NOTHING[0].upper()}{MEANS_NOTHING[1:]}.*"
 
 OPEN_NOTE = (
     "Open: runs that never met their target leave the median so wide that it may hold or not; what "
@@ -88,8 +91,9 @@ def _head(results: Results, judged: Sequence[Judged]) -> Iterator[str]:
     if results.smoke:
         yield from (SMOKE_NOTE, "")
     yield from (f"The paper ({study.paper}): {study.says}", "")
-    yield from (f"**Verdict: {overall(judged)}.** {why(judged)}.", "")
-    if study.remark:
+    if not results.smoke:
+        yield from (f"**Verdict: {overall(judged)}.** {why(judged)}.", "")
+    if study.remark and not results.smoke:
         yield from (study.remark, "")
 
 
@@ -125,8 +129,9 @@ def _case(results: Results, case: Case) -> Iterator[str]:
     if not records and case.name not in results.missing:  # no part of a trial
         return
     yield from (f"## {case.name}", "")
-    if case.about:
-        yield from (case.about, "")
+    about = "Here: digits, with a small model." if results.smoke else case.about
+    if about:
+        yield from (about, "")
     if case.name in results.missing:
         yield from (_missing(results, case), "")
     if not records:

@@ -27,6 +27,7 @@ SMOKE = (
     *("train.batch_size=16", "train.epochs=1"),
     *("evaluate.every_s=10", "stop.time_s=150", "stop.metric=accuracy", "stop.target=0.99"),
 )
+TRIAL = "a trial on digits"  # what all that comes of them is called
 SMOKE_TARGET = 0.4
 SMOKE_CASES = 2  # of a study: small, all are much the same
 # Where and by how many hands a run is trained does not change what it is.
