@@ -246,6 +246,7 @@ def test_femnist_in_parquet_is_split_alike(tmp_path: Path) -> None:
         ({"y_train": np.array([0, 1, 2, 3, 4, 0.5])}, "train labels are not one"),
         ({"writer_train": np.zeros(5, np.int16)}, "5 writers of 6 images"),
         ({"writer_train": np.zeros(6)}, "writer_train is float64"),
+        ({"writer_train": np.full(6, 1 << 63, np.uint64)}, "writer_train is beyond 63 bits"),
         ({"y_train": np.array([{}] * 6)}, "claims to be object"),  # it would have to be unpickled
     ],
 )

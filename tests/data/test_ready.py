@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import io
 import json
 import os
@@ -19,7 +20,7 @@ import pytest
 
 from pisces.data import ready
 from pisces.data.catalogue import CATALOGUE
-from pisces.data.finding import load, search
+from pisces.data.finding import found, load, search
 from pisces.data.formats import npz
 from pisces.data.raw import Documents
 from pisces.data.text import Cut
@@ -60,10 +61,10 @@ def test_text_is_kept_with_what_its_files_say(tmp_path: Path) -> None:
     datafiles.leaf(tmp_path / "train" / "a.json", train)
     datafiles.leaf(tmp_path / "test" / "a.json", {"BOY": datafiles.sliding("not" * 30)})
     ready.get("shakespeare", tmp_path / "data", tmp_path)
-    found = npz.text([[tmp_path / "data" / "shakespeare" / "shakespeare_tokens.npz"]], print)
-    assert isinstance(found, Documents)
-    assert found.in_test is not None
-    assert found.in_test.tolist() == [False, True, False]
+    texts = npz.text([[tmp_path / "data" / "shakespeare" / "shakespeare_tokens.npz"]], print)
+    assert isinstance(texts, Documents)
+    assert texts.in_test is not None
+    assert texts.in_test.tolist() == [False, True, False]
     data = load("shakespeare", str(tmp_path / "data"), Cut(sequence_length=20))
     assert (len(data.inputs), len(data.test_inputs)) == (101 // 21 + 121 // 21, 91 // 21)
     assert data.num_classes == 3 + len(set("beornt"))
@@ -78,6 +79,19 @@ def test_femnist_keeps_its_writers(tmp_path: Path) -> None:
     natural = load("femnist", str(tmp_path / "data")).natural
     assert natural is not None
     assert natural.tolist() == [0] * 9 + [1] * 9
+
+
+def test_numbers_of_clients_are_kept_however_large(tmp_path: Path) -> None:
+    large = np.array([3, 1 << 32, 1 << 40])
+    writers = np.repeat(large, 2)
+    ready.get("mnist", tmp_path, datafiles.mnist_npz(tmp_path / "npz", writer_train=writers))
+    natural = load("mnist", str(tmp_path)).natural
+    assert natural is not None
+    assert natural.tolist() == writers.tolist()
+    texts = Documents(np.array([2, 2, 2]), np.arange(4), large, np.array(["a", "b", "c"]))
+    with (tmp_path / "text.npz").open("wb") as file:
+        npz.write(texts, file)
+    assert npz.text([[tmp_path / "text.npz"]], print).authors.tolist() == large.tolist()
 
 
 def test_a_single_file(tmp_path: Path) -> None:
@@ -237,6 +251,15 @@ def test_checksums_name_files_beside_them_only(tmp_path: Path) -> None:
 
 def test_a_folder_without_checksums(tmp_path: Path) -> None:
     assert not ready.compare(datafiles.mnist_npz(tmp_path))
+
+
+def test_checksums_of_other_files_only_are_none(tmp_path: Path) -> None:
+    path = got(tmp_path)
+    (path.parent / "note.txt").write_text("x")
+    place = found("mnist", [tmp_path / "data"])
+    for of in ({}, {"note.txt": hashlib.sha256(b"x").hexdigest()}):
+        (path.parent / "sha256.json").write_text(json.dumps(of))
+        assert not ready.check(place).has_checksums
 
 
 # --- the hub --------------------------------------------------------------------------------------

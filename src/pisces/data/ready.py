@@ -71,7 +71,7 @@ def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent
 
 def check(place: Place) -> Checked:
     """Compare a dataset's files with their checksums and load them; an error says what is wrong."""
-    has_checksums = compare(place.folder)
+    compared = compare(place.folder)
     raw = place.read()
     data = place.dataset(raw)
     with reading(place.files[0][0]):
@@ -81,23 +81,25 @@ def check(place: Place) -> Checked:
         num_test=len(data.test_targets),
         num_classes=data.num_classes,
         num_clients=None if data.natural is None else len(np.unique(data.natural)),
-        has_checksums=has_checksums,
+        has_checksums=compared.issuperset(file for files in place.files for file in files),
         digest=digest,
         published=place.entry.published(digest),
     )
 
 
-def compare(folder: Path) -> bool:
-    """Compare a folder's files with its checksums; False where it has none."""
+def compare(folder: Path) -> set[Path]:
+    """Compare a folder's files with its checksums; returns those that have one."""
     sums = folder / CHECKSUMS
     if not sums.is_file():
-        return False
+        return set()
     try:
-        wanted = {str(name): str(digest) for name, digest in json.loads(sums.read_bytes()).items()}
-        for name, digest in wanted.items():
-            if _digest(folder / Path(name).name) != digest:
+        wanted = {
+            folder / Path(name).name: of for name, of in json.loads(sums.read_bytes()).items()
+        }
+        for file, digest in wanted.items():
+            if _digest(file) != digest:
                 raise DataError(
-                    f"{folder / name} has changed since it was written (its checksum is another); "
+                    f"{file} has changed since it was written (its checksum is another); "
                     "delete it and get it again: pisces data get"
                 )
     except DataError:
@@ -106,7 +108,7 @@ def compare(folder: Path) -> bool:
         raise DataError(
             f"{sums} cannot be used ({reason(error)}); delete it, or get the data again"
         ) from error
-    return True
+    return set(wanted)
 
 
 # --- where it comes from --------------------------------------------------------------------------

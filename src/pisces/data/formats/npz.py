@@ -94,6 +94,8 @@ def whole(path: Path, name: str, array: NDArray[np.generic]) -> Ints:
     """An array that has to be a row of whole numbers."""
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise damaged(path, f"{name} is {array.dtype}{array.shape}, not a row of whole numbers")
+    if array.dtype == np.uint64 and array.max(initial=0) >> 63:
+        raise damaged(path, f"{name} is beyond 63 bits")
     return array.astype(np.int64)
 
 
@@ -114,12 +116,11 @@ def _of_images(raw: Images) -> dict[str, NDArray[np.generic] | None]:
     if train.shape[-1] == 1:
         train, test = train[..., 0], test[..., 0]
     labels = (part.astype(np.uint8) for part in (raw.labels, raw.test_labels))
-    writers = None if raw.writers is None else raw.writers.astype(np.int32)
     return dict(zip(_IMAGES, (train, next(labels), test, next(labels)), strict=True)) | {
-        "writer_train": writers
+        "writer_train": raw.writers
     }
 
 
 def _of_text(raw: Documents) -> dict[str, NDArray[np.generic] | None]:
-    parts = (raw.words, raw.offsets, raw.authors.astype(np.int32), raw.vocabulary)
+    parts = (raw.words, raw.offsets, raw.authors, raw.vocabulary)
     return {**dict(zip(_TEXT, parts, strict=True)), "doc_test": raw.in_test}
