@@ -6,6 +6,7 @@ import io
 import pickle
 import struct
 import tarfile
+import time
 import tracemalloc
 import zipfile
 import zlib
@@ -21,6 +22,7 @@ from PIL import Image
 
 from pisces.data import ready
 from pisces.data.finding import found
+from pisces.data.formats import dump
 from pisces.data.raw import reading
 from pisces.errors import ConfigError, DataError
 
@@ -189,6 +191,29 @@ def test_checksums_without_end(tmp_path: Path) -> None:
     (folder / ready.CHECKSUMS).write_text("[" * 100_000)
     with pytest.raises(DataError, match=r"sha256.json cannot be used"):
         ready.compare(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["<pre " * 26_000, "<code></pre>" * 10_000, "<pre><code></pre>" * 7000, "<" * 130_000]
+)
+def test_a_post_made_to_take_long(text: str) -> None:
+    started_at = time.process_time()
+    dump.plain(text)
+    assert time.process_time() - started_at < 1  # some milliseconds; 34 s where each looks for all
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("a <pre x>b <pre>c</pre>d</pre> e", "a d e"),  # up to the first end of its kind
+        ("a <code>b <pre>c</code> d</pre> e", "a d e"),
+        ("a <pre>b <code>c</code> d", "a b d"),  # without an end only the mark itself
+        ("a <prefix>b</prefix> <code>c</code>", "a b"),
+        ("</pre>a<blockquote>b</blockquote>c", "a c"),
+    ],
+)
+def test_what_is_left_out_of_posts(text: str, kept: str) -> None:
+    assert dump.plain(text).split() == kept.split()
 
 
 # --- pickles --------------------------------------------------------------------------------------

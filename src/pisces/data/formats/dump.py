@@ -17,7 +17,7 @@ from pisces.data.raw import Documents, Found, Tell, reading
 _CHUNK = 1 << 20
 _MOST_TEXT = 1 << 17  # characters of a post; the sites allow fewer
 _QUESTION, _ANSWER = "1", "2"
-_LEFT_OUT = re.compile(r"<(pre|code|blockquote)\b.*?</\1>", re.DOTALL)
+_LEFT_OUT = re.compile(r"<(pre|code|blockquote)\b")
 _MARKUP = re.compile(r"<[^<>]*>")
 _ADDRESS = re.compile(r"https?://\S+")
 
@@ -38,8 +38,24 @@ def posts(found: Found, tell: Tell) -> Documents:
 
 def plain(text: str) -> str:
     """A post's words, without code, quotes and markup."""
-    kept = _MARKUP.sub(" ", _LEFT_OUT.sub(" ", text[:_MOST_TEXT]))
+    kept = _MARKUP.sub(" ", " ".join(_kept(text[:_MOST_TEXT])))
     return _ADDRESS.sub("url", html.unescape(kept))
+
+
+def _kept(text: str) -> Iterator[str]:
+    """What is outside of code and quotes; each kind of end is looked for in vain only once."""
+    at, endless = 0, set()
+    for begin in _LEFT_OUT.finditer(text):
+        kind = begin[1]
+        if begin.start() < at or kind in endless:
+            continue
+        end = text.find(f"</{kind}>", begin.end())
+        if end < 0:
+            endless.add(kind)
+            continue
+        yield text[at : begin.start()]
+        at = end + len(f"</{kind}>")
+    yield text[at:]
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[tuple[str, str]]]]:
