@@ -61,6 +61,19 @@ def test_a_trial_says_that_it_is_one(study: Study, record: MakeRecord) -> None:
     assert "| [Speed](speed/RESULTS.md) | Figure 0 | **none** | a trial on digits |" in over_all
 
 
+def test_a_study_need_not_be_of_a_paper(study: Study, record: MakeRecord) -> None:
+    claim = study.claim[0].model_copy(update={"paper": None})
+    own = study.model_copy(update={"paper": None, "claim": [claim]})
+    text = page(Results("speed", own, some(record), {}, {})) + index([("speed", own, some(record))])
+    assert "paper" not in text
+    assert text.startswith("# Speed\n\nFast is faster than slow.\n")
+    assert "| fast is faster | small at 10 | 2.00x (? to ?) | 3 |" in text
+    assert "# Studies, measured\n" in text
+    assert "| [Speed](speed/RESULTS.md) | **holds** |" in text
+    both = index([("speed", own, some(record)), ("other", study, [])])
+    assert "| [Speed](speed/RESULTS.md) |  | **holds** |" in both
+
+
 @pytest.mark.parametrize("is_trial", [True, False])
 def test_pictures_of_a_trial_say_so(
     study: Study,

@@ -129,6 +129,39 @@ def test_a_study_that_is_not_there(tmp_path: Path) -> None:
     assert plan.find(tmp_path) == {}
 
 
+def guide() -> str:
+    """What the docs say of a study of one's own."""
+    return (EXPERIMENTS.parent / "docs" / "reproduce.md").read_text().split("## A study of")[1]
+
+
+def test_the_example_in_the_docs_is_a_study(tmp_path: Path) -> None:
+    text = guide().split("```toml\n")[1].split("```")[0]
+    assert len(text.splitlines()) <= 30
+    (tmp_path / "study.toml").write_text(text)
+    (tmp_path / "digits.toml").write_text("")
+    runs = planned(plan.load(tmp_path), tmp_path, WISH)
+    assert len(runs) == 2 * 5
+    for run in runs[:2]:
+        build.policies_of(run.config)
+
+
+@pytest.mark.parametrize(
+    ("table", "model"),
+    [
+        ("", plan.Study),
+        ("variant", plan.Variant),
+        ("point", plan.Point),
+        ("case", plan.Case),
+        ("claim", plan.Claim),
+    ],
+)
+def test_the_docs_know_every_key(table: str, model: type[plan.Section]) -> None:
+    rows = [line.split(" | ") for line in guide().splitlines() if line.startswith("| ")]
+    row_of = f"`[[{table}]]`" if table else "(top)"
+    told = {key for row in rows if row[0] == f"| {row_of}" for key in row[1].split(", ")}
+    assert told == {f"`{key}`" for key in model.model_fields}
+
+
 def test_all_of_the_papers_studies_are_there() -> None:
     wanted = {"aggregation", "beta", "concurrency", "corruption", "end_to_end"}
     assert {*wanted, "oort_penalty", "scale", "selection"} <= set(REAL)

@@ -142,7 +142,7 @@ def _listing(works: Sequence[Work]) -> Table:
     for work in works:
         num_runs, left = len(work.asked), len(work.left())
         time = duration(work.left_s()) if left else ""
-        table.add_row(work.name, work.study.paper, f"{num_runs}", f"{num_runs - left}", time)
+        table.add_row(work.name, work.study.paper or "", f"{num_runs}", f"{num_runs - left}", time)
     table.caption = (
         "times: one run at a time, guessed for a GPU until runs have been measured; "
         "a run that several studies ask for is made once"

@@ -1,4 +1,4 @@
-"""What comes of the paper's claims: a verdict each from the numbers, and one for the study."""
+"""What comes of a study's claims: a verdict each from the numbers, and one for the study."""
 
 from __future__ import annotations
 
@@ -143,4 +143,5 @@ def why(judged: Sequence[Judged]) -> str:
 
 def _brief(one: Judged) -> str:
     verdict = "" if one.verdict == "holds" else f"{one.verdict}: "
-    return f"{verdict}{one.claim.text} ({one.setting}): {one.ours}, paper {one.claim.paper}"
+    paper = "" if one.claim.paper is None else f", paper {one.claim.paper}"
+    return f"{verdict}{one.claim.text} ({one.setting}): {one.ours}{paper}"

@@ -59,19 +59,22 @@ def page(results: Results) -> str:
 
 def index(verdicts: Iterable[tuple[str, Study, Sequence[Record]]], *, smoke: bool = False) -> str:
     """The page over all studies: a verdict each."""
+    all_studies = list(verdicts)
+    of_paper = any(study.paper for _, study, _ in all_studies)
     rows = []
-    for name, study, records in verdicts:
+    for name, study, records in all_studies:
         judged = judge(study, records)
         link = f"[{study.title}]({name}/{PAGE})"
         found = ("none", TRIAL) if smoke else (overall(judged), why(judged))
-        rows.append([link, study.paper, f"**{found[0]}**", found[1]])
+        paper = [study.paper or ""] if of_paper else []
+        rows.append([link, *paper, f"**{found[0]}**", found[1]])
     lines = [
-        "# The paper's experiments, measured",
+        "# The paper's experiments, measured" if of_paper else "# Studies, measured",
         "",
         *([SMOKE_NOTE, ""] if smoke else []),
         "Made by `pisces reproduce`.",
         "",
-        *_table(["study", "in the paper", "verdict", "why"], rows),
+        *_table(["study", *(["in the paper"] if of_paper else []), "verdict", "why"], rows),
     ]
     return "\n".join(lines) + "\n"
 
@@ -90,7 +93,10 @@ def _head(results: Results, judged: Sequence[Judged]) -> Iterator[str]:
     yield from (f"# {study.title}", "")
     if results.smoke:
         yield from (SMOKE_NOTE, "")
-    yield from (f"The paper ({study.paper}): {study.says}", "")
+    yield from (
+        study.says if study.paper is None else f"The paper ({study.paper}): {study.says}",
+        "",
+    )
     if not results.smoke:
         yield from (f"**Verdict: {overall(judged)}.** {why(judged)}.", "")
     if study.remark and not results.smoke:
@@ -101,11 +107,12 @@ def _claims(judged: Sequence[Judged]) -> Iterator[str]:
     if not judged:
         return
     yield from ("## Claims", "")
+    of_paper = any(one.claim.paper for one in judged)
     rows = [
         [
             one.claim.text,
             one.setting,
-            one.claim.paper,
+            *([one.claim.paper or ""] if of_paper else []),
             one.ours,
             str(0 if one.found is None else one.found.num),
             f"{one.claim.holds}" + (f", partly {one.claim.partly}" if one.claim.partly else ""),
@@ -113,7 +120,8 @@ def _claims(judged: Sequence[Judged]) -> Iterator[str]:
         ]
         for one in judged
     ]
-    headings = ["claim", "on", "paper", "ours", "seeds", "holds if", "verdict"]
+    paper = ["paper"] if of_paper else []
+    headings = ["claim", "on", *paper, "ours", "seeds", "holds if", "verdict"]
     yield from _table(headings, rows)
     spread = f"in brackets its 95 % interval, with fewer than {MIN_BOOTSTRAP} seeds the range"
     yield from ("", f"Ours: the median over seeds, {spread}; two are compared seed by seed.", "")

@@ -83,7 +83,7 @@ class Case(Section):
 
 
 class Claim(Section):
-    """What the paper says, as a number that can be held against ours."""
+    """What a paper says, or you expect, as a number that can be held against ours."""
 
     text: str = Field(description="in words")
     case: str | list[str] = Field(description="on which task, or tasks")
@@ -95,7 +95,7 @@ class Claim(Section):
     over: str | None = Field(None, description="against which variant, seed by seed")
     at: Finite | None = Field(None, description="at which point")
     over_at: Finite | None = Field(None, description="the other's point; none: the same")
-    paper: str = Field(description="the paper's number")
+    paper: str | None = Field(None, description="the paper's number, if it is a paper's claim")
     holds: Threshold = Field(description="it holds if the median is so")
     partly: Threshold | None = Field(None, description="else it holds partly if it is so")
 
@@ -139,11 +139,11 @@ class Claim(Section):
 
 
 class Study(Section):
-    """A figure or table of the paper as something to run."""
+    """Something to run: a figure or table of the paper, or a question of your own."""
 
     title: str = Field(description="of the page of results")
-    paper: str = Field(description="where in the paper")
-    says: str = Field(description="what the paper says, in a sentence")
+    paper: str | None = Field(None, description="where in the paper, if it is in one")
+    says: str = Field(description="what the paper says, or what is asked, in a sentence")
     remark: str = Field("", description="a word by hand on the results")
     reference: str = Field(description="variant whose speed-up over the others is shown")
     axis: str = Field("", description="what the points vary")
