@@ -64,7 +64,9 @@ def test_get_then_get_again_then_run(pisces: Pisces, folder: Path, cache: Path) 
     assert ran.out.startswith(f"mnist: {cache / 'mnist' / 'mnist.npz'}, ")
     written_at = (cache / "mnist" / "mnist.npz").stat().st_mtime_ns
     ran = pisces("data", "get", "mnist")  # needs no hub
-    assert (ran.code, ran.out) == (0, f"mnist is ready: {cache / 'mnist' / 'mnist.npz'}\n")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"mnist is ready: {cache / 'mnist' / 'mnist.npz'}, ")
+    assert ran.out.endswith("not the published one; to replace it: pisces data get mnist --force\n")
     assert (cache / "mnist" / "mnist.npz").stat().st_mtime_ns == written_at
     (folder / "tiny.toml").write_text(
         "[clients]\ncount = 2\nconcurrency = 1\n[data]\ndataset = 'mnist'\n[stop]\ntime_s = 200\n"
@@ -72,6 +74,25 @@ def test_get_then_get_again_then_run(pisces: Pisces, folder: Path, cache: Path) 
     )
     ran = pisces("run", "tiny.toml", "-q")
     assert (ran.code, ran.err) == (0, "")
+
+
+def test_what_is_there_is_replaced_only_by_force(pisces: Pisces, folder: Path, cache: Path) -> None:
+    datafiles.mnist_idx(folder / "files")
+    datafiles.mnist_npz(folder / "others")
+    path = cache / "mnist" / "mnist.npz"
+    pisces("data", "get", "mnist", "--from", "files")
+    before = path.read_bytes()
+    ran = pisces("data", "get", "mnist", "--from", "others")
+    assert ran.code == 0
+    assert "others was not read; to replace it: pisces data get mnist --from others" in ran.out
+    assert path.read_bytes() == before
+    assert pisces("data", "get", "mnist", "--from", "nowhere", "--force").code == 2
+    assert path.read_bytes() == before
+    ran = pisces("data", "get", "mnist", "--from", "others", "--force")
+    assert (ran.code, ran.out.startswith(f"mnist: {path}, ")) == (0, True)
+    assert path.read_bytes() != before
+    (row,) = json.loads(pisces("data", "check", "--json").out)
+    assert (row["good"], row["has_checksums"], row["num_clients"]) == (True, True, 3)
 
 
 def test_get_into_another_folder(pisces: Pisces, folder: Path) -> None:
@@ -173,7 +194,11 @@ def test_check_finds_a_flipped_bit_and_exits_with_1(
     assert line.startswith(f"error: {path} has changed since it was written")
     (row,) = json.loads(pisces("data", "check", "--json").out)
     assert (row["good"], "has changed" in row["error"]) == (False, True)
-    assert "has changed" in pisces("data", "get", "mnist").err  # nor is it said to be ready
+    ran = pisces("data", "get", "mnist")  # nor is it said to be ready
+    assert f"get it again: pisces data get mnist --force --folder {cache}" in ran.err
+    ran = pisces("data", "get", "mnist", "--from", folder / "files", "--force", "--folder", cache)
+    assert ran.code == 0
+    assert pisces("data", "check").code == 0
 
 
 def test_ctrl_c_leaves_nothing_behind(

@@ -202,6 +202,24 @@ def test_two_do_not_write_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert ready.compare(tmp_path / "data" / "mnist")
 
 
+def test_what_is_replaced_has_no_checksum_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = got(tmp_path)
+    before = path.read_bytes()
+    replace = Path.replace
+
+    def killed(part: Path, target: Path) -> Path:
+        replace(part, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)  # after the data, before its checksum
+    with pytest.raises(KeyboardInterrupt):
+        ready.get("mnist", tmp_path / "data", datafiles.mnist_idx(tmp_path / "idx"))
+    assert path.read_bytes() != before
+    assert not ready.check(found("mnist", [tmp_path / "data"])).has_checksums
+
+
 # --- checks ---------------------------------------------------------------------------------------
 
 

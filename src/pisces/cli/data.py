@@ -65,6 +65,7 @@ def get(
     folder: Annotated[
         Path | None, typer.Option(help="Where to put it; default: the cache (~/.cache/pisces).")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the one that is there.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Get a dataset, from the Hugging Face hub or from files you have.
@@ -86,14 +87,15 @@ def get(
     known(name, CATALOGUE, "dataset")
     where = folder if folder is not None else finding.cache()
     target = ready.ready_file(name, where)
-    if target.is_file():
-        ready.compare(target.parent)
-        stdout.print(f"{name} is ready: {escape(str(target))}", soft_wrap=True, highlight=False)
-        return
-    with _progress(name, quiet) as tell:
-        published = ready.get(name, where, origin, tell)
-    said = f"{name}: {escape(str(target))}, {_size(target.stat().st_size)}{PUBLISHED[published]}"
-    stdout.print(said, soft_wrap=True, highlight=False)
+    there = target.is_file() and not force
+    if there:
+        published = ready.check(finding.found(name, [where])).published
+    else:
+        with _progress(name, quiet) as tell:
+            published = ready.get(name, where, origin, tell)
+    said = f"{name}{' is ready' if there else ''}: {target}, {_size(target.stat().st_size)}"
+    said += PUBLISHED[published] + (_to_replace(name, origin, folder, published) if there else "")
+    stdout.print(escape(said), soft_wrap=True, highlight=False)
 
 
 @app.command("check")
@@ -141,6 +143,16 @@ def _looked(name: str, folder: Path | None) -> Place | DataError:
         return finding.found(name, finding.folders(folder))
     except DataError as error:
         return error
+
+
+def _to_replace(name: str, origin: Path | None, folder: Path | None, published: bool | None) -> str:
+    """How to have another than the one that is there, where that may be wanted."""
+    if origin is None and published is not False:
+        return ""
+    unread = "" if origin is None else f"; {origin} was not read"
+    given = {"--from": origin, "--folder": folder}
+    options = "".join(f" {key} {path}" for key, path in given.items() if path is not None)
+    return f"{unread}; to replace it: pisces data get {name}{options} --force"
 
 
 def _row(name: str, looked: Place | DataError) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def ready_file(name: str, folder: Path) -> Path:
 def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent) -> bool | None:
     """Make a dataset ready in `folder`, out of files at `origin` or from the hub.
 
-    Returns whether it is the published one, where we know that.
+    What is there is replaced. Returns whether it is the published one, where we know that.
     """
     entry, target = CATALOGUE[name], ready_file(name, folder)
     raw, path = _from_hub(name, entry, tell) if origin is None else _from(name, origin, tell)
@@ -59,9 +59,7 @@ def get(name: str, folder: Path, origin: Path | None = None, tell: Tell = silent
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _alone(target):
-            digest = _write(target, lambda file: npz.write(raw, file))
-            sums = json.dumps({target.name: digest}, indent=2) + "\n"
-            _write(target.parent / CHECKSUMS, lambda file: file.write(sums.encode()))
+            _keep(raw, target)
     except OSError as error:
         raise DataError(
             f"cannot write {target}: {error.strerror or error}; choose another --folder"
@@ -100,15 +98,21 @@ def compare(folder: Path) -> set[Path]:
             if _digest(file) != digest:
                 raise DataError(
                     f"{file} has changed since it was written (its checksum is another); "
-                    "delete it and get it again: pisces data get"
+                    f"{_again(folder)}"
                 )
     except DataError:
         raise
     except Exception as error:  # as with any other file
         raise DataError(
-            f"{sums} cannot be used ({reason(error)}); delete it, or get the data again"
+            f"{sums} cannot be used ({reason(error)}); delete it, or {_again(folder)}"
         ) from error
     return set(wanted)
+
+
+def _again(folder: Path) -> str:
+    if folder.name not in CATALOGUE:
+        return "put a good copy there"
+    return f"get it again: pisces data get {folder.name} --force --folder {folder.parent}"
 
 
 # --- where it comes from --------------------------------------------------------------------------
@@ -218,6 +222,18 @@ def _alone(target: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)  # and with it the lock, as when the process ends
+
+
+def _keep(raw: Raw, target: Path) -> None:
+    """The data and its checksum; between them there is none, never another file's."""
+    sums = target.parent / CHECKSUMS
+
+    def fill(file: BinaryIO) -> None:
+        npz.write(raw, file)
+        sums.unlink(missing_ok=True)
+
+    content = json.dumps({target.name: _write(target, fill)}, indent=2) + "\n"
+    _write(sums, lambda file: file.write(content.encode()))
 
 
 def _write(target: Path, fill: Callable[[BinaryIO], object]) -> str:
