@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import time
@@ -100,7 +101,8 @@ def made_at() -> list[int]:
 def test_runs_once_and_writes_the_page(study: Path, pisces: Pisces) -> None:
     ran = pisces("reproduce", "speed", "--jobs", 1)
     assert ran.code == 0
-    assert ran.out.startswith("speed: ")
+    where = r"\(experiments/speed/RESULTS\.md\)"
+    assert re.fullmatch(rf"speed: [a-z ]+ \([^)]*claims[^)]*\) {where}\n", ran.out)
     assert "done: speed/small, 2 runs" in ran.err
     assert [path.name[:13] for path in folders()] == ["fedavg-seed1-", "pisces-seed1-"]
     text = (study / "RESULTS.md").read_text()
@@ -130,7 +132,7 @@ def test_another_target_is_read_off_the_runs(done: Path, pisces: Pisces) -> None
     before = made_at()
     change(done, "target = 0.5", "target = 0.2")
     ran = pisces("reproduce", "speed", "-q")
-    assert "records of other settings or targets: 2" in ran.err
+    assert "speed: dropped 2 records made with other settings" in ran.err
     assert made_at() == before
     assert "Target: accuracy 0.2." in (done / "RESULTS.md").read_text()
 
@@ -139,8 +141,8 @@ def test_pages_alone_take_nothing_from_run_folders(done: Path, pisces: Pisces) -
     change(done, "target = 0.5", "target = 0.2")
     before = (done / "results.json").read_bytes()
     told = pisces("reproduce", "speed", "--pages-only")
-    assert (told.code, told.err) == (0, "speed: records of other settings or targets: 2\n")
-    assert "not measured" in told.out
+    assert (told.code, told.err) == (0, "speed: left out 2 records made with other settings\n")
+    assert told.out == f"speed: not measured ({done.relative_to(Path.cwd()) / 'RESULTS.md'})\n"
     assert "**Verdict: not measured.**" in (done / "RESULTS.md").read_text()
     assert "**not measured**" in (done.parent / "RESULTS.md").read_text()
     assert (done / "results.json").read_bytes() == before  # what is stale is not lost for a look
@@ -149,7 +151,7 @@ def test_pages_alone_take_nothing_from_run_folders(done: Path, pisces: Pisces) -
 def test_other_settings_are_other_runs(done: Path, pisces: Pisces) -> None:
     change(done, 'protocol = "fedavg"', 'protocol = "fedavg"\nset = ["train.epochs=1"]')
     ran = pisces("reproduce", "speed", "-q")
-    assert "records of other settings or targets: 1" in ran.err
+    assert "speed: dropped 1 record made with other settings" in ran.err
     assert len(folders()) == 3  # the old run is left alone
     assert len(json.loads((done / "results.json").read_text())["runs"]) == 2
 

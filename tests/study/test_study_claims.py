@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pisces.study.claims import Verdict, judge, overall, why
+from pisces.study.claims import Verdict, in_short, judge, overall, why
 from pisces.study.plan import Claim, Study
 from pisces.study.records import Record
 
@@ -137,13 +137,21 @@ def test_the_reason_names_the_numbers(study: Study, record: MakeRecord) -> None:
     records = [record("fast", 1, 10), record("slow", 1, 20)]
     records += [record("fast", 1, 20, case="large"), record("slow", 1, 10, case="large")]
     assert why(judge(study, records)) == (
-        "1 of 2 measured claims hold but: "
-        "does not hold: fast is faster (large at 10): 0.50x, paper 2x"
+        "1 of 2 claims hold: does not hold: fast is faster (large at 10): 0.50x, paper 2x"
     )
     records = [record("fast", 1, 100), record("slow", 1, LATER), *records[2:]]
     assert why(judge(study, records)) == (
-        "0 of 1 measured claims hold: does not hold: fast is faster (large at 10): 0.50x, paper 2x"
-        "; open: 1"
+        "0 of 1 claims hold, 1 open: does not hold: fast is faster (large at 10): 0.50x, paper 2x"
     )
-    assert why(judge(study, records[:2])) == "what was measured leaves 1 claim open"
+    assert why(judge(study, records[:2])) == "claims left open: 1"
     assert why(judge(study, [])) == "no claim has been measured yet"
+    assert why([]) == "it makes no claims"
+
+
+def test_the_verdict_in_short(study: Study, record: MakeRecord) -> None:
+    records = [record("fast", 1, 10), record("slow", 1, 20)]
+    assert in_short(judge(study, records)) == "holds (1 of 1 claims hold)"
+    records += [record("fast", 1, 20, case="large"), record("slow", 1, 10, case="large")]
+    assert in_short(judge(study, records)) == "partly (1 of 2 claims hold)"
+    assert in_short(judge(study, [])) == "not measured"
+    assert in_short([]) == "no claims"

@@ -30,9 +30,11 @@ def test_the_page(study: Study, record: MakeRecord) -> None:
     missing = {"large": Missing(num_runs=20, seconds=1200.0, dataset="femnist")}
     text = page(Results("speed", study, some(record), {}, missing))
     assert text.startswith("# Speed\n\nThe paper (Figure 0): Fast is faster than slow.\n")
-    assert "**Verdict: holds.** 1 of 1 measured claims hold: fast is faster (small at 10)" in text
+    assert "**Verdict: holds.** 1 of 1 claims hold: fast is faster (small at 10)" in text
     claim = "| fast is faster | small at 10 | 2x | 2.00x (? to ?) | 3 | >= 1.5, partly >= 1.0 |"
     assert claim + " holds |" in text
+    assert text.count("| fast is faster |") == 1  # not what is not measured
+    assert "\nNot measured yet: 1 more.\n" in text
     # Seed 3 did not get there, which leaves the median of three as it is.
     assert "| slow | 10 | 3 | 2.00x (? to ?) | 20 s (20 s to ?) | 0.95 | 0 |" in text
     assert "*Not run: runs to make: 20, about 1,200 s one at a time" in text
@@ -43,7 +45,7 @@ def test_the_page(study: Study, record: MakeRecord) -> None:
 def test_the_page_says_what_open_means(study: Study, record: MakeRecord) -> None:
     records = [record("fast", 1, 100.0), record("slow", 1, (50.0, math.inf))]
     text = page(Results("speed", study, records, {}, {}))
-    assert "**Verdict: open.** what was measured leaves 1 claim open." in text
+    assert "**Verdict: open.** claims left open: 1." in text
     assert "\nOpen: runs that never met their target" in text
     assert "Open:" not in page(Results("speed", study, some(record), {}, {}))
 
@@ -109,5 +111,5 @@ def test_what_was_not_kept_is_not_drawn(study: Study, record: MakeRecord, tmp_pa
 def test_the_index_has_a_line_per_study(study: Study, record: MakeRecord) -> None:
     text = index([("speed", study, some(record)), ("other", study, [])])
     assert text.count("](") == 2  # no links but to pages that are beside it
-    assert "| [Speed](speed/RESULTS.md) | Figure 0 | **holds** | 1 of 1 measured" in text
+    assert "| [Speed](speed/RESULTS.md) | Figure 0 | **holds** | 1 of 1 claims hold" in text
     assert "| [Speed](other/RESULTS.md) | Figure 0 | **not measured** |" in text

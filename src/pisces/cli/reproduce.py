@@ -20,7 +20,7 @@ from pisces.errors import ConfigError, MissingDataError
 from pisces.explain import known
 from pisces.report.table import duration
 from pisces.study import plan
-from pisces.study.claims import judge, overall, why
+from pisces.study.claims import in_short, judge
 from pisces.study.page import MEANS_NOTHING, PAGE
 from pisces.study.runs import Wish
 from pisces.study.work import Place, Work, collect, open_study
@@ -93,7 +93,7 @@ def reproduce(
             collect(works, place)
             outcome = run(works, jobs, quiet=quiet)
         write_pages(works, found.values(), place, wish, anew=pages_only)
-    _say(works, outcome, is_trial=smoke)
+    _say(works, outcome, "left out" if pages_only else "dropped", is_trial=smoke)
     if outcome.interrupted:
         raise typer.Exit(130)
     if outcome.failures or outcome.spoilt:
@@ -150,15 +150,16 @@ def _listing(works: Sequence[Work]) -> Table:
     return table
 
 
-def _say(works: Sequence[Work], outcome: Outcome, *, is_trial: bool) -> None:
+def _say(works: Sequence[Work], outcome: Outcome, gone: str, *, is_trial: bool) -> None:
     """What there is now, study by study; what could not be run and why."""
     for work in works:
         judged = judge(work.study, work.in_order())
-        found = MEANS_NOTHING if is_trial else f"{overall(judged)}; {why(judged)}"
+        found = MEANS_NOTHING if is_trial else in_short(judged)
         text = f"{work.name}: {found} ({work.pages / PAGE})"
         stdout.print(text, soft_wrap=True, highlight=False, markup=False)
         if work.num_dropped:
-            _warn(f"{work.name}: records of other settings or targets: {work.num_dropped}")
+            records = "record" if work.num_dropped == 1 else "records"
+            _warn(f"{work.name}: {gone} {work.num_dropped} {records} made with other settings")
     for name, lack in outcome.skipped.items():
         _warn(f"skipped {name}: {lack}")
     for name, damage in outcome.spoilt.items():

@@ -15,6 +15,7 @@ from pisces.study.records import Record
 Verdict: TypeAlias = Literal["holds", "partly", "does not hold", "open", "not measured"]
 BySeed: TypeAlias = Mapping[int, Ends]
 
+UNDECIDED: Sequence[Verdict] = ("open", "not measured")
 MOST_TOLD = 2  # claims in a verdict's line
 COMPARE: Mapping[Comparison, Callable[[Ends, Ends], Ends]] = {
     "speedup": lambda of, over: est.ratio(over, of),
@@ -114,31 +115,47 @@ def _meets(threshold: str, value: float) -> bool:
 
 def overall(judged: Sequence[Judged]) -> Verdict:
     """The study's verdict: all that is decided holds, none of it does, or something between."""
-    all_verdicts = {one.verdict for one in judged}
-    verdicts = all_verdicts - {"not measured", "open"}
+    verdicts = {one.verdict for one in _decided(judged)}
     if not verdicts:
-        return "open" if "open" in all_verdicts else "not measured"
+        return "open" if any(one.verdict == "open" for one in judged) else "not measured"
     if len(verdicts) == 1:
         return verdicts.pop()
     return "partly"
 
 
+def in_short(judged: Sequence[Judged]) -> str:
+    """The study's verdict and how many claims hold."""
+    if not judged:
+        return "no claims"
+    verdict = overall(judged)
+    return verdict if verdict == "not measured" else f"{verdict} ({_tally(judged)})"
+
+
 def why(judged: Sequence[Judged]) -> str:
     """The numbers behind the verdict, in one line: what fails before what holds."""
-    measured = [one for one in judged if one.verdict not in ("not measured", "open")]
-    num_open = sum(one.verdict == "open" for one in judged)
-    if not measured and not num_open:
-        return "no claim has been measured yet"
-    if not measured:
-        return f"what was measured leaves {num_open} claim{'s' * (num_open > 1)} open"
-    held = [one for one in measured if one.verdict == "holds"]
-    others = sorted((one for one in measured if one.verdict != "holds"), key=lambda o: o.verdict)
-    counted = f"{len(held)} of {len(measured)} measured claims hold"
-    shown = others or held
-    told = "; ".join(f"{_brief(one)}" for one in shown[:MOST_TOLD])
+    if not judged:
+        return "it makes no claims"
+    decided = _decided(judged)
+    if not decided:
+        return _tally(judged)
+    others = sorted((one for one in decided if one.verdict != "holds"), key=lambda o: o.verdict)
+    shown = others or decided
+    told = "; ".join(_brief(one) for one in shown[:MOST_TOLD])
     more = f"; and {len(shown) - MOST_TOLD} more" if len(shown) > MOST_TOLD else ""
-    left_open = f"; open: {num_open}" if num_open else ""
-    return f"{counted}{' but' if held and others else ''}: {told}{more}{left_open}"
+    return f"{_tally(judged)}: {told}{more}"
+
+
+def _decided(judged: Sequence[Judged]) -> list[Judged]:
+    return [one for one in judged if one.verdict not in UNDECIDED]
+
+
+def _tally(judged: Sequence[Judged]) -> str:
+    decided, num_open = _decided(judged), sum(one.verdict == "open" for one in judged)
+    if not decided:
+        return f"claims left open: {num_open}" if num_open else "no claim has been measured yet"
+    num_held = sum(one.verdict == "holds" for one in decided)
+    left_open = f", {num_open} open" if num_open else ""
+    return f"{num_held} of {len(decided)} claims hold{left_open}"
 
 
 def _brief(one: Judged) -> str:

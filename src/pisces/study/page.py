@@ -107,7 +107,16 @@ def _claims(judged: Sequence[Judged]) -> Iterator[str]:
     if not judged:
         return
     yield from ("## Claims", "")
-    of_paper = any(one.claim.paper for one in judged)
+    measured = [one for one in judged if one.verdict != "not measured"]
+    if measured:
+        yield from _claim_table(measured)
+    if len(measured) < len(judged):
+        more = " more" if measured else ""
+        yield from (f"Not measured yet: {len(judged) - len(measured)}{more}.", "")
+
+
+def _claim_table(measured: Sequence[Judged]) -> Iterator[str]:
+    of_paper = any(one.claim.paper for one in measured)
     rows = [
         [
             one.claim.text,
@@ -118,14 +127,14 @@ def _claims(judged: Sequence[Judged]) -> Iterator[str]:
             f"{one.claim.holds}" + (f", partly {one.claim.partly}" if one.claim.partly else ""),
             one.verdict,
         ]
-        for one in judged
+        for one in measured
     ]
     paper = ["paper"] if of_paper else []
     headings = ["claim", "on", *paper, "ours", "seeds", "holds if", "verdict"]
     yield from _table(headings, rows)
     spread = f"in brackets its 95 % interval, with fewer than {MIN_BOOTSTRAP} seeds the range"
     yield from ("", f"Ours: the median over seeds, {spread}; two are compared seed by seed.", "")
-    if any(one.verdict == "open" for one in judged):
+    if any(one.verdict == "open" for one in measured):
         yield from (OPEN_NOTE, "")
 
 
