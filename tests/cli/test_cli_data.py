@@ -95,6 +95,20 @@ def test_what_is_there_is_replaced_only_by_force(pisces: Pisces, folder: Path, c
     assert (row["good"], row["has_checksums"], row["num_clients"]) == (True, True, 3)
 
 
+def test_a_copy_that_comes_before_the_one_that_was_got_is_named(
+    pisces: Pisces, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PISCES_DATA", str(folder / "data"))
+    get = ("data", "get", "mnist", "-q", "--from", datafiles.mnist_idx(folder / "files"))
+    assert pisces(*get).err == ""  # PISCES_DATA has none: the cache's is found
+    datafiles.mnist_npz(folder / "data" / "mnist")
+    for args in (get, (*get, "--force")):
+        (line,) = pisces(*args).err.splitlines()
+        assert f"runs read {folder / 'data' / 'mnist'} instead: PISCES_DATA comes first" in line
+        assert f"--folder {folder / 'data'}" in line
+    assert pisces(*get, "--folder", "mine").err == ""  # whoever names a folder knows
+
+
 def test_get_into_another_folder(pisces: Pisces, folder: Path) -> None:
     datafiles.mnist_idx(folder / "files")
     ran = pisces("data", "get", "mnist", "--from", "files", "--folder", "mine", "-q")

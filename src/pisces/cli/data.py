@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,6 +97,8 @@ def get(
     said = f"{name}{' is ready' if there else ''}: {target}, {_size(target.stat().st_size)}"
     said += PUBLISHED[published] + (_to_replace(name, origin, folder, published) if there else "")
     stdout.print(escape(said), soft_wrap=True, highlight=False)
+    if folder is None:
+        _say_what_comes_first(name, target)
 
 
 @app.command("check")
@@ -153,6 +156,19 @@ def _to_replace(name: str, origin: Path | None, folder: Path | None, published: 
     given = {"--from": origin, "--folder": folder}
     options = "".join(f" {key} {path}" for key, path in given.items() if path is not None)
     return f"{unread}; to replace it: pisces data get {name}{options} --force"
+
+
+def _say_what_comes_first(name: str, got: Path) -> None:
+    """Where `PISCES_DATA` has the dataset too, runs do not read the cache's."""
+    first = _looked(name, None)
+    if isinstance(first, DataError) or first.folder.samefile(got.parent):
+        return
+    stderr.print(
+        f"[yellow]note:[/] runs read {escape(str(first.folder))} instead: PISCES_DATA comes first; "
+        f"unset it, or get {name} there: --folder {escape(os.environ['PISCES_DATA'])}",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def _row(name: str, looked: Place | DataError) -> dict[str, Any]:
