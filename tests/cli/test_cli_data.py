@@ -122,7 +122,7 @@ def test_get_into_another_folder(pisces: Pisces, folder: Path) -> None:
 def test_mistakes_are_one_line(pisces: Pisces) -> None:
     for args, words in (
         (["get", "mnits"], "did you mean 'mnist'?"),
-        (["get", "mnist", "--from", "nowhere"], "--from nowhere: mnist is not there"),
+        (["get", "mnist", "--from", "nowhere"], "--from nowhere: no such file or folder"),
         (["get", "stackexchange"], "pisces data get stackexchange --from FOLDER"),
         (["check", "mnist"], "pisces data get mnist"),
         (["check", "nmist"], "did you mean 'mnist'?"),
@@ -131,6 +131,21 @@ def test_mistakes_are_one_line(pisces: Pisces) -> None:
         assert (ran.code, ran.out) == (2, "")
         (line,) = ran.err.splitlines()
         assert words in line
+
+
+def test_check_of_a_folder_that_is_not_there(
+    pisces: Pisces, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ((), ("mnist",)):
+        ran = pisces("data", "check", *name, "--folder", "nowhere")
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err == "error: no such folder: nowhere, which --folder names\n"
+    monkeypatch.setenv("PISCES_DATA", str(folder / "nowhere"))
+    ran = pisces("data", "check")
+    assert (ran.code, ran.out) == (1, "")
+    assert f"no such folder: {folder / 'nowhere'}, which the variable PISCES_DATA names" in ran.err
+    datafiles.mnist_npz(folder / "data" / "mnist")
+    assert pisces("data", "check", "--folder", "data").code == 0  # the variable is not asked
 
 
 def test_check_says_what_is_there(pisces: Pisces, folder: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_cut_archive(tmp_path: Path) -> None:
         ready.get("cifar10", tmp_path / "data", archive)
 
 
-@pytest.mark.parametrize("origin", ["empty", "nowhere", "text.txt"])
+@pytest.mark.parametrize("origin", ["empty", "text.txt"])
 def test_files_that_are_not_there(tmp_path: Path, origin: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.txt").write_text("text")
@@ -147,6 +147,11 @@ def test_files_that_are_not_there(tmp_path: Path, origin: str) -> None:
         MissingDataError, match=rf"{origin}: mnist is not there.*mnist.npz.*four IDX"
     ):
         ready.get("mnist", tmp_path / "data", tmp_path / origin)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"--from .*nowhere: no such file or folder$"):
+        ready.get("mnist", tmp_path / "data", tmp_path / "nowhere")
 
 
 def test_what_is_not_the_dataset_is_not_written(tmp_path: Path) -> None:

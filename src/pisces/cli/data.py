@@ -121,6 +121,7 @@ def check(
     from pisces.data.catalogue import CATALOGUE
 
     wanted = CATALOGUE if name is None else [known(name, CATALOGUE, "dataset")]
+    _require(folder)
     looked = {name: _looked(name, folder) for name in wanted}
     absent = [place for place in looked.values() if isinstance(place, MissingDataError)]
     if name is not None and absent:
@@ -169,6 +170,15 @@ def _say_what_comes_first(name: str, got: Path) -> None:
         soft_wrap=True,
         highlight=False,
     )
+
+
+def _require(folder: Path | None) -> None:
+    """A folder that is named and not there is a fault, not one without datasets."""
+    named = folder or os.environ.get("PISCES_DATA")
+    if named and not Path(named).is_dir():
+        by = "--folder" if folder else "the variable PISCES_DATA"
+        _complain(f"no such folder: {named}, which {by} names")
+        raise typer.Exit(1)
 
 
 def _row(name: str, looked: Place | DataError) -> dict[str, Any]:
@@ -237,8 +247,11 @@ def _show(places: dict[str, Place | DataError], results: dict[str, Checked | Pis
     stdout.print(table)
     for result in results.values():
         if isinstance(result, PiscesError):
-            line = f"[bold red]error:[/] {escape(str(result))}"
-            stderr.print(line, soft_wrap=True, highlight=False)
+            _complain(str(result))
+
+
+def _complain(message: str) -> None:
+    stderr.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
 
 
 def _cells(result: Checked | PiscesError, size: str) -> tuple[str, ...]:

@@ -128,6 +128,8 @@ def _from_hub(name: str, entry: Entry, tell: Tell) -> tuple[Raw, Path]:
 
 
 def _from(name: str, origin: Path, tell: Tell) -> tuple[Raw, Path]:
+    if not origin.exists():
+        raise MissingDataError(f"--from {origin}: no such file or folder")
     if origin.is_file() and _is_archive(origin):
         with _unpacked(origin, CATALOGUE[name]) as folder:
             return _place(name, folder, origin).read(tell), origin
