@@ -148,6 +148,13 @@ def test_check_of_a_folder_that_is_not_there(
     assert pisces("data", "check", "--folder", "data").code == 0  # the variable is not asked
 
 
+@pytest.mark.parametrize("command", ["get", "check"])
+def test_digits_need_no_getting(pisces: Pisces, command: str) -> None:
+    ran = pisces("data", command, "digits")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == "digits comes with scikit-learn: nothing to get\n"
+
+
 def test_check_says_what_is_there(pisces: Pisces, folder: Path) -> None:
     assert "no datasets are there" in pisces("data", "check").out
     datafiles.mnist_npz(folder / "data" / "mnist")

@@ -28,6 +28,8 @@ Folder = Annotated[
     Path | None,
     typer.Option(help="Folder with datasets; default: PISCES_DATA, then the cache."),
 ]
+BUILT_IN = "digits"
+NOTHING_TO_GET = f"{BUILT_IN} comes with scikit-learn: nothing to get"
 SHOWN = 12  # characters of a digest
 PUBLISHED = {True: ", as published", False: ", but not the published one", None: ""}
 
@@ -85,6 +87,9 @@ def get(
     from pisces.data import finding, ready
     from pisces.data.catalogue import CATALOGUE
 
+    if name == BUILT_IN:
+        print(NOTHING_TO_GET)
+        return
     known(name, CATALOGUE, "dataset")
     where = folder if folder is not None else finding.cache()
     target = ready.ready_file(name, where)
@@ -120,6 +125,9 @@ def check(
     """
     from pisces.data.catalogue import CATALOGUE
 
+    if name == BUILT_IN:
+        print(NOTHING_TO_GET)
+        return
     wanted = CATALOGUE if name is None else [known(name, CATALOGUE, "dataset")]
     _require(folder)
     looked = {name: _looked(name, folder) for name in wanted}
@@ -218,7 +226,7 @@ def _listed(rows: dict[str, dict[str, Any]]) -> Table:
     for heading in ("dataset", "what it is", "licence", "where"):
         table.add_column(heading, overflow="fold")
     table.add_column("size", justify="right", no_wrap=True)
-    table.add_row("digits", "handwritten digits, 8 x 8, 10 classes", "BSD 3-clause", "built in", "")
+    table.add_row(BUILT_IN, "handwritten digits, 8 x 8, 10 classes", "BSD 3-clause", "built in", "")
     for name, row in rows.items():
         size = "" if row["size_bytes"] is None else _size(row["size_bytes"])
         table.add_row(name, row["about"], row["licence"], _where(row), size)
