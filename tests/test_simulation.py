@@ -358,6 +358,11 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         ConfigError,
         "stop.metric: must be one of worst, loss, not 'f1'",
     ),
+    "metric of nothing": (
+        {"stop": pisces.Stop(time_s=5.0, metric="perplexity")},  # nothing stops by it: it is shown
+        ConfigError,
+        "stop.metric: must be one of worst, loss, not 'perplexity'",
+    ),
     "device": ({"device": "quantum"}, ConfigError, "train.device: must be auto, cpu, cuda"),
     "protocol": ({"protocol": "piscs"}, ConfigError, "did you mean 'pisces'?"),
     "setting": (

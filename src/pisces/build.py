@@ -195,7 +195,8 @@ class Simulation:
         stop, measured = self.stop, self.goal.measured
         if all(limit in (None, math.inf) for limit in (stop.time_s, stop.versions, stop.updates)):
             raise ConfigError("stop: the run would never end: set time_s, versions or updates")
-        if stop.metric not in measured and (stop.target, stop.patience) != (None, None):
+        asked_for = (stop.target, stop.patience, stop.metric) != (None, None, Stop().metric)
+        if stop.metric not in measured and asked_for:
             raise ConfigError(
                 f"stop.metric: must be one of {', '.join(measured)}, not {stop.metric!r}"
             )
