@@ -67,6 +67,18 @@ def test_what_is_known_when_targets_are_not_reached(
     assert (speedup.median, speedup.bound, speedup.min, speedup.max) == expected
 
 
+def test_a_median_between_two_known_ends_has_both() -> None:
+    # Unknown, 2 and 4: the median is 2 to 4; then at most 0.2 and 3: between 1.5 and 1.6.
+    speedup = paired_speedup(results(None, 20.0, 40.0), results(None, 10.0, 10.0))
+    assert (speedup.median, speedup.bound, speedup.most) == (2.0, ">=", 4.0)
+    speedup = paired_speedup(results(20.0, 30.0), results(None, 10.0))
+    assert (speedup.median, speedup.bound, speedup.most) == (1.5, ">=", 1.6)
+    # An open end, or an exact median: nothing to add.
+    assert paired_speedup(results(None), results(20.0)).most is None
+    assert paired_speedup(results(50.0), results(None)).most is None
+    assert paired_speedup(results(20.0), results(10.0)).most is None
+
+
 def test_seeds_only_one_of_them_has_are_not_paired() -> None:
     others: BySeed = {1: result(20.0), 2: result(90.0)}
     reference: BySeed = {2: result(30.0), 3: result(1.0)}

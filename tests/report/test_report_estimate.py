@@ -89,7 +89,10 @@ def test_differences_of_what_is_known() -> None:
     [
         ([(1.5, 1.5)], "1.5"),
         ([(1.5, INF)], ">= 1.5"),
-        ([(0.0, 1.5)], "<= 1.5"),
+        ([(-INF, 1.5)], "<= 1.5"),
+        ([(0.2, 1.5)], "0.2 to 1.5"),
+        ([(0.0, 1.5), (0.4, INF)], ">= 0.2 (0.0 to ?)"),
+        ([(0.0, 0.5), (0.4, 0.5)], "0.2 to 0.5 (0.0 to 0.5)"),
         ([(0.0, INF)], ">= 0.0"),
         ([UNKNOWN], "?"),
         ([(INF, INF)], "?"),
@@ -102,4 +105,6 @@ def test_in_words(ends: list[Ends], words: str) -> None:
 
 
 def test_anything_from_zero_up_tells_nothing_of_a_ratio() -> None:
-    assert [in_words(estimate([e]), times) for e in ((0.0, INF), (0.1, INF))] == ["?", ">= 0.10x"]
+    ends = ((0.0, INF), (0.1, INF), (0.0, 2.0), (0.29, 0.56))
+    words = ["?", ">= 0.10x", "<= 2.00x", "0.29x to 0.56x"]
+    assert [in_words(estimate([e]), times) for e in ends] == words

@@ -96,6 +96,9 @@ def test_nothing_is_cut_off_at_80_columns() -> None:
     assert "…" not in text
     for cell in ("0.84", ">= 12.25x", "99,999", "999,999", "12,345", "34.3 h", "0 of 3"):
         assert cell in text
+    both = "\n".join(lines(comparison_table([ROW, replace(wide, speedup_most=20.5)], target=0.84)))
+    assert "12.25x to" in both  # the other end is below it
+    assert "20.50x" in both
     # The long name alone is folded.
     assert "".join(line[1:].split("  ")[0] for line in shown[4:-1]) == wide.protocol
 

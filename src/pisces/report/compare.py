@@ -28,7 +28,8 @@ class Row:
     """One protocol: medians over its seeds, but the largest `max_staleness`.
 
     Speed-ups are the reference's over this protocol (time of this / time of the reference) on the
-    `num_pairs` seeds both have. `speedup_bound` says whether their median is exact or only bounded.
+    `num_pairs` seeds both have. `speedup_bound` says whether their median is exact or only bounded;
+    where it is bounded on both sides, `speedup_most` is the other end.
     `speedup_min` and `speedup_max` are their range, `speedup_low` and `speedup_high` a bootstrap
     95 % interval of the median (None with fewer than `MIN_BOOTSTRAP` pairs); there, None is also
     an end that is not known. `time_to_target_s` is None when fewer than half reached the target.
@@ -50,6 +51,7 @@ class Row:
     max_staleness: int | None
     final: float | None
     wall_s: float | None
+    speedup_most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Speedup:
     max: float | None = None
     low: float | None = None
     high: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ def _row(protocol: str, results: BySeed, speedup: Speedup, metric: str) -> Row:
         max_staleness=max(staleness, default=None),
         final=_median([s["final"].get(metric) for s in summaries], unknown=_worst(metric)),
         wall_s=_median([s["wall_s"] for s in summaries], unknown=math.inf),
+        speedup_most=speedup.most,
     )
 
 
@@ -165,6 +169,7 @@ def _told(found: Estimate) -> Speedup:
         max=_finite(found.max),
         low=_positive(found.low) if found.has_interval else None,
         high=_finite(found.high) if found.has_interval else None,
+        most=_finite(found.most) if bound == ">=" else None,
     )
 
 

@@ -120,10 +120,21 @@ def in_words(found: Estimate | None, text: Callable[[float], str]) -> str:
     """`1.5x (1.3x to 1.7x)`; a median that is only bounded is marked as such."""
     if found is None:
         return "-"
-    value, bound = found.known
-    told = "?" if value is None else text(value)
-    middle = "?" if told == "?" else f"{bound} {told}".strip()
+
+    def told(end: float) -> str:
+        return text(end) if math.isfinite(end) else "?"
+
+    middle = _between(told(found.least), told(found.most))
     if found.num == 1 or middle == "?":
         return middle
-    low, high = (text(end) if math.isfinite(end) else "?" for end in (found.low, found.high))
+    low, high = told(found.low), told(found.high)
     return middle if low == high == middle else f"{middle} ({low} to {high})"
+
+
+def _between(least: str, most: str) -> str:
+    """What is known of a median between these two, either of which may be unknown."""
+    if least == most:
+        return least
+    if most == "?":
+        return f">= {least}"
+    return f"<= {most}" if least == "?" else f"{least} to {most}"

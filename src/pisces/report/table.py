@@ -63,6 +63,8 @@ def speedup_text(row: Row) -> str:
     """The median speed-up with its mark, and below it what it is spread over."""
     if row.speedup is None:
         return UNKNOWN
+    if row.speedup_most is not None:
+        return f"{row.speedup:.2f}x to\n{row.speedup_most:.2f}x" + _spread(row)
     return f"{row.speedup_bound} {row.speedup:.2f}x".strip() + _spread(row)
 
 
