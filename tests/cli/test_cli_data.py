@@ -162,6 +162,7 @@ def test_check_says_what_is_there(pisces: Pisces, folder: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     words = " ".join(ran.out.split())
     assert "mnist 6 2 10 3 8 kB good, but not the published one, no checksums" in words
+    assert "of text" not in words
     (row,) = json.loads(pisces("data", "check", "mnist", "--folder", "data", "--json").out)
     assert row["good"]
     assert (row["num_train"], row["num_clients"], row["has_checksums"]) == (6, 3, False)
@@ -181,6 +182,7 @@ def test_check_tells_copies_of_text_apart(pisces: Pisces, folder: Path) -> None:
 
     assert digest("ready") == digest("same") != digest("other")
     shown = " ".join(pisces("data", "check", "--folder", "ready").out.split())
+    assert "of text, samples are windows of 32 words and classes are the words known" in shown
     assert f"good, digest {digest('ready')[:12]}" in shown
 
 

@@ -244,6 +244,7 @@ def test_what_a_check_says(tmp_path: Path) -> None:
         has_checksums=True,
         digest=place.read().digest(),
         published=False,
+        objective="labels",
     )
 
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
+from pisces.cli.found import BUILT_IN, PUBLISHED, complain, listed, plain, progress, show, size_of
 from pisces.errors import DataError, MissingDataError, PiscesError
 from pisces.explain import known
 
@@ -28,10 +23,7 @@ Folder = Annotated[
     Path | None,
     typer.Option(help="Folder with datasets; default: PISCES_DATA, then the cache."),
 ]
-BUILT_IN = "digits"
 NOTHING_TO_GET = f"{BUILT_IN} comes with scikit-learn: nothing to get"
-SHOWN = 12  # characters of a digest
-PUBLISHED = {True: ", as published", False: ", but not the published one", None: ""}
 
 
 @app.callback(invoke_without_command=True)
@@ -54,7 +46,7 @@ def list_(folder: Folder = None, as_json: Json = False) -> None:
     if as_json:
         print_json([{"name": name, **row} for name, row in rows.items()])
     else:
-        stdout.print(_listed(rows))
+        stdout.print(listed(rows))
         stdout.print("get one: pisces data get NAME")
 
 
@@ -97,9 +89,9 @@ def get(
     if there:
         published = ready.check(finding.found(name, [where])).published
     else:
-        with _progress(name, quiet) as tell:
+        with progress(name, quiet) as tell:
             published = ready.get(name, where, origin, tell)
-    said = f"{name}{' is ready' if there else ''}: {target}, {_size(target.stat().st_size)}"
+    said = f"{name}{' is ready' if there else ''}: {target}, {size_of(target.stat().st_size)}"
     said += PUBLISHED[published] + (_to_replace(name, origin, folder, published) if there else "")
     stdout.print(escape(said), soft_wrap=True, highlight=False)
     if folder is None:
@@ -137,9 +129,9 @@ def check(
     places = {name: place for name, place in looked.items() if place not in absent}
     results = {name: _checked(place) for name, place in places.items()}
     if as_json:
-        print_json([{"name": name, **_plain(result)} for name, result in results.items()])
+        print_json([{"name": name, **plain(result)} for name, result in results.items()])
     else:
-        _show(places, results)
+        show(places, results)
     if any(isinstance(result, PiscesError) for result in results.values()):
         raise typer.Exit(1)
 
@@ -185,7 +177,7 @@ def _require(folder: Path | None) -> None:
     named = folder or os.environ.get("PISCES_DATA")
     if named and not Path(named).is_dir():
         by = "--folder" if folder else "the variable PISCES_DATA"
-        _complain(f"no such folder: {named}, which {by} names")
+        complain(f"no such folder: {named}, which {by} names")
         raise typer.Exit(1)
 
 
@@ -216,87 +208,3 @@ def _checked(place: Place | DataError) -> Checked | PiscesError:
         return ready.check(place)
     except PiscesError as error:  # also that a package is not installed
         return error
-
-
-# --- how it is shown ------------------------------------------------------------------------------
-
-
-def _listed(rows: dict[str, dict[str, Any]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("dataset", "what it is", "licence", "where"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_row(BUILT_IN, "handwritten digits, 8 x 8, 10 classes", "BSD 3-clause", "built in", "")
-    for name, row in rows.items():
-        size = "" if row["size_bytes"] is None else _size(row["size_bytes"])
-        table.add_row(name, row["about"], row["licence"], _where(row), size)
-    return table
-
-
-def _where(row: dict[str, Any]) -> str:
-    if row["error"] is not None:
-        return f"[red]{escape(row['error'])}[/]"
-    return "[dim]not here[/]" if row["folder"] is None else escape(row["folder"])
-
-
-def _show(places: dict[str, Place | DataError], results: dict[str, Checked | PiscesError]) -> None:
-    if not places:
-        stdout.print("no datasets are there; get one: pisces data get mnist")
-        return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("dataset", overflow="fold")
-    for heading in ("train", "test", "classes", "clients", "size"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for name, result in results.items():
-        place = places[name]
-        size = "" if isinstance(place, DataError) else _size(place.num_bytes)
-        table.add_row(name, *_cells(result, size))
-    stdout.print(table)
-    for result in results.values():
-        if isinstance(result, PiscesError):
-            _complain(str(result))
-
-
-def _complain(message: str) -> None:
-    stderr.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
-
-
-def _cells(result: Checked | PiscesError, size: str) -> tuple[str, ...]:
-    if isinstance(result, PiscesError):
-        return "", "", "", "", size, "[red]wrong[/]"
-    said = "good" + (PUBLISHED[result.published] or f", digest {result.digest[:SHOWN]}")
-    said += "" if result.has_checksums else ", no checksums"
-    clients = "" if result.num_clients is None else str(result.num_clients)
-    counts = (result.num_train, result.num_test, result.num_classes)
-    return *map(str, counts), clients, size, said
-
-
-def _plain(result: Checked | PiscesError) -> dict[str, Any]:
-    if isinstance(result, PiscesError):
-        return {"good": False, "error": str(result)}
-    return {"good": True, **dataclasses.asdict(result)}
-
-
-def _size(num_bytes: int) -> str:
-    if num_bytes < 1_000_000:
-        return f"{num_bytes / 1000:.0f} kB"
-    return f"{num_bytes / 1_000_000:.1f} MB"
-
-
-@contextmanager
-def _progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr from the first word on; the hub shows its download by itself."""
-    columns = (TextColumn("reading {task.description}"), BarColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=stderr, transient=True, disable=quiet)
-    task = bar.add_task(name, total=None)
-
-    def tell(done: int, of: int) -> None:
-        bar.start()
-        bar.update(task, completed=done, total=of)
-
-    try:
-        yield tell
-    finally:
-        if bar.live.is_started:  # else it would leave an empty line
-            bar.stop()

@@ -22,6 +22,7 @@ from pisces.data.finding import Place, forms, search
 from pisces.data.formats import npz
 from pisces.data.raw import MOST_BYTES, Raw, Tell, reading, reason, silent
 from pisces.errors import DataError, MissingDataError
+from pisces.types import Objective
 
 CHECKSUMS = "sha256.json"
 
@@ -40,6 +41,7 @@ class Checked:
     has_checksums: bool
     digest: str
     published: bool | None
+    objective: Objective
 
 
 def ready_file(name: str, folder: Path) -> Path:
@@ -82,6 +84,7 @@ def check(place: Place) -> Checked:
         has_checksums=compared.issuperset(file for files in place.files for file in files),
         digest=digest,
         published=place.entry.published(digest),
+        objective=data.objective,
     )
 
 
