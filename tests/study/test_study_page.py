@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from pisces.study import figures
 from pisces.study.figures import draw
@@ -74,6 +75,27 @@ def test_a_study_need_not_be_of_a_paper(study: Study, record: MakeRecord) -> Non
     assert "| [Speed](speed/RESULTS.md) | **holds** |" in text
     both = index([("speed", own, some(record)), ("other", study, [])])
     assert "| [Speed](speed/RESULTS.md) |  | **holds** |" in both
+
+
+@pytest.mark.parametrize("seeds", [(1,), (1, 2)])
+def test_pictures_of_one_seed_speak_of_no_median(
+    study: Study,
+    record: MakeRecord,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seeds: tuple[int, ...],
+) -> None:
+    drawn: dict[str, Figure] = {}
+    monkeypatch.setattr(
+        figures, "save", lambda figure, path: drawn.update({path.stem.split("-")[1]: figure})
+    )
+    draw(study, study.case[0], [record("fast", seed, 10.0) for seed in seeds], tmp_path)
+    over_seeds = {name for name, one in drawn.items() if "median over seeds" in one.get_suptitle()}
+    all_over_seeds = {"curves", "bars", "sweep", "aggregations", "losses"}
+    assert over_seeds == (all_over_seeds if len(seeds) > 1 else set())
+    assert ("one seed" in drawn["curves"].get_suptitle()) == (len(seeds) == 1)
+    assert "hatched: not reached" in drawn["bars"].get_suptitle()
+    assert drawn["sweep"].axes[0].get_title() == "time to target (s)"
 
 
 @pytest.mark.parametrize("is_trial", [True, False])

@@ -30,6 +30,12 @@ class Measure:
     of: Callable[[Facts], Ends]
     label: str
     text: Callable[[float], str]
+    unit: str = ""  # of its number, where it has one
+
+    @property
+    def label_with_unit(self) -> str:
+        """What an axis of it is called."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
 def measure_all(facts: Facts) -> dict[str, Ends]:
@@ -197,7 +203,7 @@ def _two_places(value: float) -> str:
 
 
 MEASURES: Mapping[str, Measure] = {
-    "time_to_target": Measure(_time_to_target, "time to target", _seconds),
+    "time_to_target": Measure(_time_to_target, "time to target", _seconds, "s"),
     "updates_to_target": Measure(
         _until_target(lambda f: f.arrived_at), "updates to target", _count
     ),
@@ -213,11 +219,13 @@ MEASURES: Mapping[str, Measure] = {
     "mean_staleness": Measure(_mean_staleness, "mean staleness", _two_places),
     "max_staleness": Measure(_max_staleness, "max staleness", _count),
     "own_staleness_range": Measure(_own_range, "a client's staleness range", _count),
-    "clients_idle": Measure(_clients_idle, "clients idle", _share),
-    "updates_wait": Measure(_updates_wait, "updates wait", _share),
+    "clients_idle": Measure(_clients_idle, "clients idle", _share, "share"),
+    "updates_wait": Measure(_updates_wait, "updates wait", _share, "share"),
     "picked_by_size": Measure(_picked_by_size, "picks with size (rank)", _two_places),
     "corrupted_distrusted": Measure(
-        lambda f: _distrusted(f, f.corrupted), "corrupted distrusted", _share
+        lambda f: _distrusted(f, f.corrupted), "corrupted distrusted", _share, "share"
     ),
-    "honest_distrusted": Measure(lambda f: _distrusted(f, _honest(f)), "honest distrusted", _share),
+    "honest_distrusted": Measure(
+        lambda f: _distrusted(f, _honest(f)), "honest distrusted", _share, "share"
+    ),
 }

@@ -65,7 +65,7 @@ def _curves(material: Material) -> Figure:
         draw_target(axes, material.records[0].target, named=len(panels) == 1)
         axes.set_xlim(left=0)
     _look_closer(panels[0], material.records)  # the others share its scale
-    return with_legend(figure, panels, material.note(BAND))
+    return with_legend(figure, panels, material.over_seeds(BAND))
 
 
 def _look_closer(axes: Axes, records: Sequence[Record]) -> None:
@@ -88,7 +88,7 @@ def _aggregations(material: Material) -> Figure:
             curves = [step_curve(r.versions_at, r.versions) for r in material.at(variant, x)]
             draw_curves(axes, material.style(variant), curves, variant)
         axes.set_xlim(left=0)
-    return with_legend(figure, panels, material.note(BAND))
+    return with_legend(figure, panels, material.over_seeds(BAND))
 
 
 def _losses(material: Material) -> Figure | None:
@@ -103,7 +103,7 @@ def _losses(material: Material) -> Figure | None:
             parts = [r.losses for r in material.at(variant, x) if r.losses is not None]
             curves = [step_curve(p.times, getattr(p, label)) for p in parts]
             draw_curves(axes, style, curves, label)
-    return with_legend(figure, panels, material.note(BAND))
+    return with_legend(figure, panels, material.over_seeds(BAND))
 
 
 # --- against something ----------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def _bars(material: Material) -> Figure:
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_title(material.title(x), fontsize="medium")
-    figure.suptitle(material.note(f"{INTERVAL}; hatched: not reached"), fontsize="small")
+    figure.suptitle(material.over_seeds(INTERVAL, "; hatched: not reached"), fontsize="small")
     return figure
 
 
@@ -142,11 +142,11 @@ def _sweep(material: Material) -> Figure:
     for axes, measure in zip(panels, measures, strict=True):
         for variant in material.variants:
             _draw_sweep(axes, material, variant, measure)
-        axes.set_title(MEASURES[measure].label, fontsize="medium")
+        axes.set_title(MEASURES[measure].label_with_unit, fontsize="medium")
         axes.set_xticks([x for x in material.xs if x is not None])
         if measure.endswith("_to_target"):
             axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
-    return with_legend(figure, panels, material.note(f"{INTERVAL}; hollow: at least"))
+    return with_legend(figure, panels, material.over_seeds(INTERVAL, "; hollow: at least"))
 
 
 def _draw_sweep(axes: Axes, material: Material, variant: str, measure: str) -> None:

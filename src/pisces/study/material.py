@@ -66,6 +66,11 @@ class Material:
         """What a point is called."""
         return "" if x is None else f"{self.study.axis}: {x:g}"
 
+    def over_seeds(self, spread: str, more: str = "") -> str:
+        """What stands above a picture of medians; of one seed there are none."""
+        has_many = len({record.seed for record in self.records}) > 1
+        return self.note((spread if has_many else "one seed") + more)
+
     def note(self, text: str) -> str:
         """What stands above a picture."""
         return f"{TRIAL}: {text}" if self.is_trial else text
