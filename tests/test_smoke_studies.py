@@ -22,9 +22,12 @@ def reproduce(out: Path) -> subprocess.CompletedProcess[str]:
 def assert_has_its_page(name: str, study: plan.Study, folder: Path) -> None:
     text = (folder / "RESULTS.md").read_text()
     assert f"# {study.title}" in text
-    assert text.count("**Verdict: ") == 1
-    assert all(f"| {claim.text} |" in text for claim in study.claim)
-    for case in study.case[:SMOKE_CASES]:
+    assert "*A trial on digits: the numbers mean nothing.*" in text
+    assert "**Verdict: " not in text
+    cases = study.case[:SMOKE_CASES]
+    small = {case.name for case in cases}
+    assert all(f"| {claim.text} |" in text for claim in study.claim if small & {*claim.cases})
+    for case in cases:
         rows = text.split(f"\n## {case.name}\n")[1].split("\n## ")[0]
         for variant in study.variants_of(case):
             assert rows.count(f"\n| {variant.name} | ") == len(study.xs_of(case))
