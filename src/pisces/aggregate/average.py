@@ -1,9 +1,9 @@
 """An average over recent versions: what is handed out is calmer than what is trained on.
 
-Each version carries the accidents of the few clients behind it. Their average, over the updates of
-the last few cohorts, has most of these accidents cancelled and is a better model than any of them
-(Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", SIAM J. 1992).
-Clients go on training from the versions themselves, so averaging never slows the training down.
+Each version carries the accidents of the few clients behind it. In an average over the updates of
+the last few cohorts most of these cancel, which makes a better model where accidents are what is
+wrong with a version, and a worse one where it is only that training is not far enough yet (Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", SIAM J. 1992).
+Clients go on training from the versions themselves: the average lags, the training does not.
 
     average += (version - average) * m / min(horizon, m + seen / 2)
 
