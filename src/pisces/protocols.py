@@ -10,18 +10,21 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.clip import Clipped
 from pisces.aggregate.mean import DiscountedMean, Reference, Share
+from pisces.aggregate.measured import MeasuredMean
 from pisces.clients.reliability import LossOutliers
+from pisces.errors import ConfigError
 from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.pisces import Adaptive, Mode
-from pisces.policy import Aggregator, Policies
+from pisces.pace.remaining import Remaining
+from pisces.policy import Aggregator, Pacer, Policies
 from pisces.select.oort import Oort
 from pisces.select.pisces import Guided
 from pisces.select.uniform import Uniform
@@ -49,6 +52,13 @@ Against = Annotated[
 ShareBy = Annotated[Share, Field(description="an update's share: by its samples, or equal")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Bound = Annotated[int | None, Field(ge=1, description="stalest update wanted (b); none: C")]
+Pace = Annotated[
+    Literal["remaining", Mode],
+    Field(
+        description="remaining: what is left of b over the time left; paper: latency / b; "
+        "elapsed: or time running / b; strict: a hard bound"
+    ),
+]
 Unseen = Annotated[
     float, Field(ge=0, description="latency of a client not seen yet; 0: the slowest seen")
 ]
@@ -115,11 +125,12 @@ def fedbuff(
 def pisces(
     concurrency: int,
     *,
-    pace: Annotated[
-        Mode, Field(description="paper: last latencies; elapsed: or longer; strict: a hard bound")
-    ] = "paper",
+    pace: Pace = "remaining",
     staleness_bound: Bound = None,
-    unseen_latency_s: Unseen = 180.0,
+    unseen_latency_s: Annotated[
+        float | None,
+        Field(ge=0, description="latency of a client not seen yet, where pace is not remaining"),
+    ] = None,
     selection_penalty: SelectionPenalty = 0.5,
     exploration: Annotated[Probability, Field(description="share of slots to explore with")] = 0.9,
     exploration_decay: Annotated[Probability, Field(description="its factor per selection")] = 0.98,
@@ -130,7 +141,7 @@ def pisces(
     full_step: Annotated[
         Probability,
         Field(description="share of those at work whose updates make a full step; 0: any do"),
-    ] = 0.4,
+    ] = 0.6,
     clip: Annotated[
         float,
         Field(ge=0, allow_inf_nan=False, description="cut updates to so many usual norms; 0: none"),
@@ -142,7 +153,7 @@ def pisces(
             allow_inf_nan=False,
             description="publish the average over the updates of so many times C; 0: the last",
         ),
-    ] = 0.0,
+    ] = 2.0,
     outlier_window: Window = 5,
     outlier_eps: Annotated[
         float,
@@ -156,13 +167,13 @@ def pisces(
 ) -> Policies:
     """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers.
 
-    Differs from `pisces-paper`, the letter of the paper: a step made of few updates is a small one
-    (`full_step`), and stale updates count less in the model too (`weight_penalty`).
+    Differs from `pisces-paper`, the letter of the paper: the pace spreads what is left of the bound
+    (`pace`), a step made of few updates is a small one (`full_step`) in which the stale count less
+    (`weight_penalty`), and an average over recent versions is published (`average`).
     """
     bound = concurrency if staleness_bound is None else staleness_bound
     guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
-    adaptive = Adaptive(concurrency, bound, mode=pace, unseen_latency_s=unseen_latency_s or None)
-    mean = DiscountedMean(
+    mean = MeasuredMean(
         staleness_penalty=weight_penalty,
         reference=reference,
         server_rate=server_rate,
@@ -177,7 +188,15 @@ def pisces(
     )
     how: Aggregator = Clipped(mean, factor=clip) if clip else mean
     how = Averaged(how, horizon=average * concurrency) if average else how
-    return Policies(guided, adaptive, how, judge)
+    return Policies(guided, _pacer(concurrency, bound, pace, unseen_latency_s), how, judge)
+
+
+def _pacer(concurrency: int, bound: int, pace: Pace, unseen_latency_s: float | None) -> Pacer:
+    if pace != "remaining":
+        return Adaptive(concurrency, bound, mode=pace, unseen_latency_s=unseen_latency_s or None)
+    if unseen_latency_s is not None:
+        raise ConfigError("unseen_latency_s: the pace remaining needs no guess; leave it out")
+    return Remaining(concurrency, bound)
 
 
 def pisces_paper(
@@ -198,10 +217,12 @@ def pisces_paper(
     return pisces(
         concurrency,
         staleness_bound=staleness_bound,
+        pace="paper",
         unseen_latency_s=unseen_latency_s,
         selection_penalty=selection_penalty,
         weight_penalty=0.0,
         full_step=0.0,
+        average=0.0,
         outlier_window=outlier_window,
         drop_outliers=drop_outliers,
     )
@@ -222,16 +243,12 @@ def pisces_artifact(
     Differs from the code: the loss is the mean over the first local epoch, not the first batch;
     selection goes on while the buffer is empty; a wrong loss costs one credit, its own client's.
     """
-    original = pisces(
-        concurrency,
-        unseen_latency_s=unseen_latency_s,
-        weight_penalty=penalty,
-        reference="current",
-        full_step=0.0,
+    return Policies(
+        selector=Guided(penalty, loss_term="root"),
+        pacer=Adaptive(concurrency, concurrency, unseen_latency_s=unseen_latency_s or None),
+        aggregator=DiscountedMean(staleness_penalty=penalty),
+        judge=LossOutliers(concurrency, eps=0.5) if guard else None,
     )
-    guided = Guided(penalty, loss_term="root")
-    judge = LossOutliers(concurrency, eps=0.5) if guard else None
-    return replace(original, selector=guided, judge=judge)
 
 
 def _variant_of_pisces(variant: Callable[..., Policies]) -> Callable[..., Policies]:

@@ -11,13 +11,6 @@
 model into the present one, which damps stale updates. Buffers such as BatchNorm statistics always
 mix against the current model, at server rate 1.
 
-A mean has one length, whether taken over one update or twenty, but one client's opinion is not
-worth that of twenty: a pace that often aggregates few takes large steps in directions of chance.
-With `full_step` = f above 0, a step is full only if the updates hold the f-th part of the samples
-of all clients at work, arrived or still running; below that it is shorter in proportion:
-
-    share_i = n_i / max(sum n, f * (sum n + sum of n over the running clients))
-
 Differs from the papers:
 
 * FedBuff's 1 / K is one over the number of updates combined: a tick or a starved buffer may make
@@ -50,13 +43,11 @@ class DiscountedMean(Aggregator):
         staleness_penalty: float = 0.0,
         reference: Reference = "current",
         server_rate: float = 1.0,
-        full_step: float = 0.0,
     ) -> None:
         self._share = share
         self._staleness_penalty = staleness_penalty
         self._reference = reference
         self._server_rate = server_rate
-        self._full_step = full_step
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
@@ -79,16 +70,14 @@ class DiscountedMean(Aggregator):
 
     def coefficients(self, updates: Sequence[Update], view: View) -> NDArray[np.float64]:
         """c_i of every update."""
-        staleness = np.array([u.staleness(view.version) for u in updates], np.float64)
-        discounts = (1.0 + staleness) ** -self._staleness_penalty
-        coefficients: NDArray[np.float64] = self._shares(updates, view) * discounts
+        shares = np.ones(len(updates))
+        if self._share == "samples":
+            shares = np.array([u.report.num_examples for u in updates], np.float64)
+        coefficients: NDArray[np.float64] = shares / shares.sum() * self._discounts(updates, view)
         return coefficients
 
-    def _shares(self, updates: Sequence[Update], view: View) -> NDArray[np.float64]:
-        arrived = np.array([u.report.num_examples for u in updates], np.float64)
-        running = view.clients.num_examples[view.running.clients].astype(np.float64)
-        if self._share == "equal":
-            arrived, running = np.ones(len(arrived)), np.ones(len(running))
-        full = self._full_step * (arrived.sum() + running.sum())
-        shares: NDArray[np.float64] = arrived / max(arrived.sum(), full)
-        return shares
+    def _discounts(self, updates: Sequence[Update], view: View) -> NDArray[np.float64]:
+        """How much less an update counts for its staleness."""
+        staleness = np.array([u.staleness(view.version) for u in updates], np.float64)
+        discounts: NDArray[np.float64] = (1.0 + staleness) ** -self._staleness_penalty
+        return discounts
