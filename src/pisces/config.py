@@ -99,6 +99,11 @@ class Data(Section):
     samples_per_s: Positive = Field(2.5, description="coupled: samples per second of latency")
     alpha_per_s: Positive = Field(0.05, description="coupled: alpha per second of latency")
     min_samples: Count = Field(1, description="natural: leave out clients with fewer samples")
+    max_samples: Count = Field(
+        MOST_SAMPLES,
+        le=MOST_SAMPLES,
+        description="natural: take no more than the first so many of a client's samples",
+    )
     overlap: bool = Field(False, description="let clients share samples, as the paper's MNIST does")
     redraw: bool = Field(
         False, description="fresh samples every epoch, from the client's own mixture of labels"
@@ -132,6 +137,11 @@ class Data(Section):
             raise ValueError(
                 f"min_samples = {self.min_samples} leaves natural clients out, and partition = "
                 f"{self.partition!r} has none: use partition = 'natural', or leave it out"
+            )
+        if self.max_samples < MOST_SAMPLES and self.partition != "natural":
+            raise ValueError(
+                f"max_samples = {self.max_samples} is for natural clients, and partition = "
+                f"{self.partition!r} has none: use partition = 'natural', or set sizes"
             )
         return self
 

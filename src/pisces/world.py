@@ -99,7 +99,8 @@ def _rows(
     if d.partition == "natural":
         if dataset.natural is None:
             raise _nobody(d)
-        return partition.natural(dataset.natural, num_clients, rng, d.min_samples)
+        least, most = d.min_samples, d.max_samples
+        return partition.natural(dataset.natural, num_clients, rng, least, most)
     sizes = _sizes(config, len(dataset.targets), base_s)
     if d.partition == "iid":
         if d.redraw:

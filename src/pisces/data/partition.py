@@ -78,8 +78,17 @@ def dirichlet(
     return tuple(clients)
 
 
-def natural(ids: ArrayLike, num_clients: int, rng: np.random.Generator, min_size: int = 1) -> Rows:
-    """Clients as they are in the data (writers, authors): some of those with enough rows."""
+def natural(
+    ids: ArrayLike,
+    num_clients: int,
+    rng: np.random.Generator,
+    min_size: int = 1,
+    max_size: int | None = None,
+) -> Rows:
+    """Clients as they are in the data (writers, authors): some of those with enough rows.
+
+    Of each the first `max_size` rows are taken, if given.
+    """
     if num_clients < 1:
         raise ConfigError(f"there must be at least one client, not {num_clients}")
     found, owner, counts = np.unique(np.asarray(ids), return_inverse=True, return_counts=True)
@@ -91,7 +100,7 @@ def natural(ids: ArrayLike, num_clients: int, rng: np.random.Generator, min_size
         )
     chosen = rng.choice(enough, num_clients, replace=False)
     groups = np.split(np.argsort(owner, kind="stable"), np.cumsum(counts)[:-1])
-    return tuple(groups[client] for client in chosen)
+    return tuple(groups[client][:max_size] for client in chosen)
 
 
 # --- pools: samples that change from epoch to epoch -----------------------------------------------

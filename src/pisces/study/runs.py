@@ -20,11 +20,12 @@ SMOKE = (
     *("clients.count=40", "clients.concurrency=10"),
     *("data.dataset=digits", "data.partition=dirichlet", "data.alpha=1.0", "data.sizes=lognormal"),
     *("data.size_median=20", "data.overlap=false", "data.min_samples=1"),
+    f"data.max_samples={config.MOST_SAMPLES}",
     *("data.sequence_length=32", "data.vocabulary=10000"),  # what digits and mlp have not, as it is
     *("model.norm=batch", "model.embedding=96", "model.units=670", "model.size=base"),
     *("model.name=mlp", "model.hidden=[16]"),
     *("train.optimizer=sgd", "train.learning_rate=0.1", "train.momentum=0.0"),
-    *("train.batch_size=16", "train.epochs=1"),
+    *("train.batch_size=16", "train.epochs=1", "train.precision=float32"),
     *("evaluate.every_s=10", "stop.time_s=150", "stop.metric=accuracy", "stop.target=0.99"),
 )
 TRIAL = "a trial on digits"  # what all that comes of them is called
