@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import update, view, weights
 
-from pisces.aggregate.mean import DiscountedMean, Reference, Share
+from pisces.aggregate.mean import DiscountedMean, Reference
 from pisces.policy import Combination
 from pisces.seeds import generator
 from pisces.types import Update, Weights
@@ -98,31 +98,6 @@ def test_buffers_mix_against_the_current_model_at_rate_1(
     made = combine(rule, weights([1.0, 10.0], num_buffers=1), [one], version=3)
     assert made.weights.flat.tolist() == [parameter, 15.0]
     assert made.coefficients == (0.25,)
-
-
-@pytest.mark.parametrize(
-    ("share", "full_step", "coefficients"),
-    # Samples: 100 and 300 arrived, 800 are at work elsewhere, 1200 in all. A quarter of them, 300,
-    # has arrived, so the step is full; half of them, 600, has not: 100 / 600 and 300 / 600.
-    # Heads: 2 arrived, 2 at work. Half of them has arrived; of three quarters, 3, it is a third.
-    [
-        ("samples", 0.0, (0.25, 0.75)),
-        ("samples", 0.25, (0.25, 0.75)),
-        ("samples", 0.5, (1 / 6, 0.5)),
-        ("equal", 0.5, (0.5, 0.5)),
-        ("equal", 0.75, (1 / 3, 1 / 3)),
-    ],
-)
-def test_few_of_those_at_work_make_a_shorter_step(
-    share: Share, full_step: float, coefficients: tuple[float, float]
-) -> None:
-    updates = [update(0, [1.0], num_examples=100), update(1, [1.0], num_examples=300)]
-    running = [(2, 0, 0.0), (3, 0, 0.0)]
-    seen = view([100, 300, 600, 200], buffer=updates, running=running)
-    rule = DiscountedMean(share=share, full_step=full_step)
-    made = rule.combine(weights([0.0]), updates, seen, generator(1, "aggregate"))
-    assert made.coefficients == pytest.approx(coefficients)
-    assert made.weights.flat.tolist() == pytest.approx([sum(coefficients)])
 
 
 def test_nothing_it_is_given_is_changed() -> None:

@@ -18,6 +18,7 @@ import pisces.aggregate
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.clip import Clipped
 from pisces.aggregate.mean import DiscountedMean
+from pisces.aggregate.measured import MeasuredMean
 from pisces.policy import Aggregator, Combination
 from pisces.seeds import generator
 from pisces.types import Update
@@ -28,9 +29,13 @@ AGGREGATORS: dict[str, Callable[[], Aggregator]] = {
         share="equal", staleness_penalty=0.5, reference="base"
     ),
     "mean, as the code of Pisces": lambda: DiscountedMean(staleness_penalty=0.5),
-    "mean, small steps of few": lambda: DiscountedMean(reference="base", full_step=0.7),
+    "measured mean": MeasuredMean,
+    "measured mean, as the paper of Pisces": lambda: MeasuredMean(
+        staleness_penalty=0.0, full_step=0.0
+    ),
     "clipped mean": lambda: Clipped(DiscountedMean(reference="base")),
     "averaged mean": lambda: Averaged(DiscountedMean(reference="base"), horizon=4.0),
+    "averaged measured mean, as Pisces": lambda: Averaged(MeasuredMean(), horizon=4.0),
     "mean, half a step": lambda: DiscountedMean(reference="base", server_rate=0.5),
 }
 
@@ -60,7 +65,7 @@ def some_updates(draw: st.DrawFn) -> list[Update]:
 
 def combined(aggregator: Aggregator, updates: Sequence[Update], seed: int = 0) -> Combination:
     current = weights(CURRENT, num_buffers=1)
-    seen = view([1000] * 5, buffer=updates, version=VERSION)
+    seen = view([1000] * 6, buffer=updates, running=[(5, 2, 0.0)], version=VERSION)
     return aggregator.combine(current, updates, seen, generator(seed, "aggregate"))
 
 
@@ -91,7 +96,7 @@ def test_changes_nothing_in_place(name: str, updates: list[Update]) -> None:
     current = weights(CURRENT, num_buffers=1)
     tensors = [current.flat, *(t.flat for u in updates for t in (u.base, u.weights))]
     before = [t.clone() for t in tensors]
-    seen = view([1000] * 5, buffer=updates, version=VERSION)
+    seen = view([1000] * 6, buffer=updates, running=[(5, 2, 0.0)], version=VERSION)
     result = AGGREGATORS[name]().combine(current, updates, seen, generator(0, "aggregate"))
     assert all(torch.equal(a, b) for a, b in zip(tensors, before, strict=True))
     assert result.weights.flat.data_ptr() not in [t.data_ptr() for t in tensors]

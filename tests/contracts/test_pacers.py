@@ -19,6 +19,7 @@ from pisces.clients.view import View
 from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.pisces import Adaptive
+from pisces.pace.remaining import Remaining
 from pisces.policy import Pacer
 
 C = 4  # concurrency
@@ -33,6 +34,8 @@ PACERS: dict[str, Callable[[], Pacer]] = {
     "adaptive, elapsed": lambda: Adaptive(C, 3, mode="elapsed", unseen_latency_s=5.0),
     "adaptive, elapsed, bound 1": lambda: Adaptive(C, 1, mode="elapsed"),
     "adaptive, strict": lambda: Adaptive(C, 3, mode="strict", unseen_latency_s=5.0),
+    "remaining": lambda: Remaining(C, 3),
+    "remaining, bound 1": lambda: Remaining(C, 1),
 }
 
 every_pacer = pytest.mark.parametrize("name", PACERS)

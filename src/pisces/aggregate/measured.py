@@ -52,6 +52,6 @@ class MeasuredMean(DiscountedMean):
         running = view.clients.num_examples[view.running.clients].astype(np.float64)
         weights = arrived * self._discounts(updates, view)
         full = self._full_step * (arrived.sum() + running.sum())
-        length = min(1.0, arrived.sum() / full) if full else 1.0
+        length = arrived.sum() / max(arrived.sum(), full)
         coefficients: NDArray[np.float64] = length * weights / weights.sum()
         return coefficients

@@ -1,0 +1,170 @@
+"""The measured mean: how long its steps are, and whose word counts how much in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import update, view, weights
+
+from pisces.aggregate.mean import DiscountedMean, Reference
+from pisces.aggregate.measured import MeasuredMean
+from pisces.policy import Aggregator, Combination
+from pisces.seeds import generator
+from pisces.types import Update, Weights
+
+VERSION = 8
+
+
+def combine(
+    rule: Aggregator,
+    updates: Sequence[Update],
+    at_work: Sequence[int] = (),
+    current: Weights | None = None,
+) -> Combination:
+    """Next to clients still `at_work` with so many samples each; a model of one 0 unless given."""
+    num = len(updates)
+    seen = view(
+        [1] * num + list(at_work),
+        buffer=updates,
+        running=[(num + i, VERSION, 0.0) for i in range(len(at_work))],
+        version=VERSION,
+    )
+    now = weights([0.0]) if current is None else current
+    return rule.combine(now, updates, seen, generator(1, "aggregate"))
+
+
+def arrived(*told: tuple[int, int], value: float = 1.0) -> list[Update]:
+    """Updates from 0 to `value`, each of so many samples and so many versions behind."""
+    return [
+        update(client, [value], version=VERSION - behind, num_examples=samples)
+        for client, (samples, behind) in enumerate(told)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("full_step", "coefficients"),
+    # 100 and 300 samples have arrived, 600 and 200 are at work elsewhere, 1200 in all. A quarter
+    # of them is 300: the step is full. Of a half, 600, there are 2/3, of all of them 1/3.
+    [
+        (0.0, (1 / 4, 3 / 4)),
+        (0.25, (1 / 4, 3 / 4)),
+        (1 / 3, (1 / 4, 3 / 4)),
+        (0.5, (1 / 6, 1 / 2)),
+        (1.0, (1 / 12, 1 / 4)),
+    ],
+)
+def test_few_of_those_at_work_make_a_shorter_step(
+    full_step: float, coefficients: tuple[float, float]
+) -> None:
+    rule = MeasuredMean(full_step=full_step)
+    made = combine(rule, arrived((100, 0), (300, 0)), at_work=[600, 200])
+    assert made.coefficients == pytest.approx(coefficients)
+    assert made.weights.flat.item() == pytest.approx(sum(coefficients))
+
+
+def test_with_nobody_else_at_work_every_step_is_full() -> None:
+    made = combine(MeasuredMean(full_step=1.0), arrived((100, 0)))
+    assert made.coefficients == (1.0,)
+
+
+@pytest.mark.parametrize(
+    ("behind", "coefficients"),
+    # 100 and 300 samples at beta 1/2: (1 + 3)^-1/2 = 1/2 and (1 + 8)^-1/2 = 1/3.
+    [
+        ((0, 0), (1 / 4, 3 / 4)),
+        ((0, 3), (2 / 5, 3 / 5)),  # 100 : 300 / 2
+        ((0, 8), (1 / 2, 1 / 2)),  # 100 : 300 / 3
+        ((3, 0), (1 / 7, 6 / 7)),  # 100 / 2 : 300
+        ((8, 8), (1 / 4, 3 / 4)),  # stale alike is as if fresh
+    ],
+)
+def test_staleness_weighs_updates_but_does_not_shorten_the_step(
+    behind: tuple[int, int], coefficients: tuple[float, float]
+) -> None:
+    updates = arrived((100, behind[0]), (300, behind[1]))
+    made = combine(MeasuredMean(), updates)
+    assert made.coefficients == pytest.approx(coefficients)
+    assert made.weights.flat.item() == pytest.approx(1.0)
+    # Among 1200 at work half of which make a full step, 400 make two thirds of it.
+    shorter = combine(MeasuredMean(full_step=0.5), updates, at_work=[800])
+    assert shorter.coefficients == pytest.approx([2 / 3 * c for c in coefficients])
+
+
+def test_the_penalty_is_the_exponent_of_the_discount() -> None:
+    # 100 : 300 / 9 with exponent 1, that is 3 : 1; 100 : 300 without one.
+    updates = arrived((100, 0), (300, 8))
+    for penalty, coefficients in ((1.0, (3 / 4, 1 / 4)), (0.0, (1 / 4, 3 / 4))):
+        made = combine(MeasuredMean(staleness_penalty=penalty), updates)
+        assert made.coefficients == pytest.approx(coefficients)
+
+
+@pytest.mark.parametrize(("reference", "parameter"), [("base", 2.0), ("current", 1.75)])
+def test_buffers_take_the_step_at_rate_1_against_the_current_model(
+    reference: Reference, parameter: float
+) -> None:
+    # 100 of 200 samples at work make half a step; server rate 1/2. Parameter 1, buffer 10 now; the
+    # client went from (0, 2) to (4, 20). Parameter: 1 + 1/4 x 4 against its base, 1 + 1/4 x 3
+    # against the current. Buffer: 10 + 1/2 (20 - 10) = 15, not against 2, not at half the rate.
+    rule = MeasuredMean(reference=reference, server_rate=0.5, full_step=1.0)
+    one = update(0, [4.0, 20.0], base=[0.0, 2.0], version=VERSION, num_buffers=1)
+    current = weights([1.0, 10.0], num_buffers=1)
+    made = combine(rule, [one], at_work=[100], current=current)
+    assert made.weights.flat.tolist() == [parameter, 15.0]
+    assert made.coefficients == (0.25,)
+
+
+@st.composite
+def some_updates(draw: st.DrawFn) -> list[Update]:
+    """One to five updates of two parameters and a buffer."""
+    values = st.floats(-100, 100, width=32)
+    vectors = st.tuples(values, values, values)
+    return [
+        update(
+            client,
+            draw(vectors),
+            base=draw(vectors),
+            version=draw(st.integers(0, VERSION)),
+            num_examples=draw(st.integers(1, 1000)),
+            num_buffers=1,
+        )
+        for client in range(draw(st.integers(1, 5)))
+    ]
+
+
+@pytest.mark.parametrize("reference", ["base", "current"])
+@settings(max_examples=40, deadline=None)
+@given(updates=some_updates(), at_work=st.lists(st.integers(1, 1000), max_size=3))
+def test_without_its_two_settings_it_is_the_plain_mean(
+    reference: Reference, updates: list[Update], at_work: list[int]
+) -> None:
+    """To the last bit, so that `pisces-paper` is what it says."""
+    current = weights([1.0, -2.0, 3.0], num_buffers=1)
+    plain = DiscountedMean(reference=reference, server_rate=0.7)
+    same = MeasuredMean(staleness_penalty=0.0, reference=reference, server_rate=0.7, full_step=0.0)
+    one, other = (combine(rule, updates, at_work, current) for rule in (plain, same))
+    assert one.coefficients == other.coefficients
+    assert torch.equal(one.weights.flat, other.weights.flat)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    updates=some_updates(),
+    at_work=st.lists(st.integers(1, 1000), max_size=3),
+    penalty=st.floats(0.0, 2.0),
+    full_step=st.floats(0.0, 1.0),
+)
+def test_the_length_is_a_matter_of_samples_alone(
+    updates: list[Update], at_work: list[int], penalty: float, full_step: float
+) -> None:
+    rule = MeasuredMean(staleness_penalty=penalty, full_step=full_step)
+    current = weights([1.0, -2.0, 3.0], num_buffers=1)
+    made = combine(rule, updates, at_work, current)
+    here = sum(u.report.num_examples for u in updates)
+    enough = full_step * (here + sum(at_work))
+    length = 1.0 if here >= enough else here / enough
+    assert sum(made.coefficients) == pytest.approx(length)
+    assert min(made.coefficients) > 0
