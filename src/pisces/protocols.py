@@ -195,7 +195,10 @@ def _pacer(concurrency: int, bound: int, pace: Pace, unseen_latency_s: float | N
     if pace != "remaining":
         return Adaptive(concurrency, bound, mode=pace, unseen_latency_s=unseen_latency_s or None)
     if unseen_latency_s is not None:
-        raise ConfigError("unseen_latency_s: the pace remaining needs no guess; leave it out")
+        raise ConfigError(
+            f"unseen_latency_s: {unseen_latency_s} would do nothing: the pace remaining needs no "
+            "guess; leave it out, or choose another pace"
+        )
     return Remaining(concurrency, bound)
 
 

@@ -1,21 +1,28 @@
-"""The pace of what remains: each running client may see b more versions, spread over its time left.
+"""The pace of what remains: what is left of the bound b, spread over the time a client has left.
 
-A client that started from version v may see b versions until it arrives. Those it has not seen yet
-are spread evenly over the time it still needs:
+A client that started from version v may be b versions behind when it arrives. What is left of them
+is spread evenly over the time it still needs:
 
     interval = max over running clients of  remaining_i / (b - (version - v_i))
 
-Why no update is staler than b where latencies are known: a version is made after remaining / left
-or later, so the next quotient, (remaining - interval) / (left - 1), is no larger; when one version
-is left, the interval is all the time that remains. The pace of the paper (`pisces.py` beside this)
-asks for latency / b all along, as if every client started now, and so makes fewer versions.
+Why no update is staler than b where its client's latency is known: a version is made after
+remaining / left or later, so the next quotient, (remaining - interval) / (left - 1), is no larger;
+when one version is left, the interval is all the time that remains. That version is made with the
+client's own update, which is then b - 1 behind, or b where rounding makes it an instant too soon.
+
+The pace of the paper (`pisces.py` beside this) asks for latency / b all along. Where a version came
+late, because no update was there, the rest here come sooner and make up for it; where a client is
+started between two versions, the interval here is a little longer, which is why b - 1 holds. With
+known latencies the two make about as many versions. They differ in how they meet the unknown.
 
 A client nobody has heard from, or one that should be back by now, is thought to need as long again
 as it has been running (a guess that suits few slow clients among many fast ones, and that no unit
 of time has to be told). Then a new client hardly slows anybody down at first, and the longer it
-stays away, the more: of b versions b / 2 are left at some time t, b / 4 at 2 t, b / 8 at 4 t.
-Whoever takes so long that all b are used up is waited for no longer: the interval is then what it
-has been running over b, as in the mode `elapsed`, and its update staler than b.
+stays away, the more. Once it sets the interval, each version multiplies the time it has been
+running by (left + 1) / left, so that (left + 1) x time stays the same: with b / 2 left at some time
+t, about b / 4 are left at 2 t, b / 8 at 4 t and none at b t / 2. Whoever takes longer is waited for
+no more: the interval is then what it has been running over b, much as in the mode `elapsed`, and
+its update may be staler than b.
 """
 
 from __future__ import annotations
