@@ -78,7 +78,7 @@ REFUSALS = {
     ),
     "no such pace": (
         ["protocols.pisces.pace=slow"],
-        "protocols.pisces: pace: must be 'paper', 'elapsed' or 'strict', not 'slow'",
+        "protocols.pisces: pace: must be 'remaining', 'paper', 'elapsed' or 'strict', not 'slow'",
         "",
     ),
     "strict without a deadline": (
@@ -90,6 +90,11 @@ REFUSALS = {
         ["protocols.pisces.unseen_latency_s=-1"],
         "protocols.pisces: unseen_latency_s: must be greater than or equal to 0, not -1",
         "",
+    ),
+    "guess for a pace that needs none": (
+        ["protocols.pisces.unseen_latency_s=180"],
+        "unseen_latency_s: 180.0 would do nothing: the pace remaining needs no guess",
+        "leave it out",
     ),
     "sizes larger than the data": (
         ["data.size=1000"],

@@ -259,8 +259,8 @@ def test_it_is_no_dead_end_while_the_pacer_means_to_go_on_by_itself() -> None:
 
     executor = FakeExecutor(joins(2), respond)
     world = replace(PAIR, stop=Stop(versions=2))
-    settings = {"staleness_bound": 2.0, "unseen_latency_s": 10.0}
-    lines = assemble("pisces", world, executor=executor, **settings).run()
+    settings = {"staleness_bound": 2, "unseen_latency_s": 10.0}
+    lines = assemble("pisces-paper", world, executor=executor, **settings).run()
     assert [line["at"] for line in of_kind(lines, "arrived")] == [1.0, 6.0]
     assert [line["at"] for line in of_kind(lines, "aggregated")] == [5.0, 10.0]
 
@@ -302,7 +302,7 @@ def test_silent_clients_without_a_deadline_end_the_run() -> None:
 
 def test_silence_is_noticed_at_once_whatever_the_pacer_would_wait_for() -> None:
     world = World(failures=Failures(vanish=1.0), stop=Stop(versions=9))
-    lines = simulate("pisces", world, unseen_latency_s=60.0)
+    lines = simulate("pisces-paper", world, unseen_latency_s=60.0)
     assert (reason(lines), lines[-1]["at"]) == ("silent clients", 0.0)
 
 

@@ -9,11 +9,15 @@ import pytest
 from worlds import NAN, update, view, weights
 
 from pisces import protocols
+from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
+from pisces.aggregate.measured import MeasuredMean
 from pisces.clients.reliability import LossOutliers
+from pisces.errors import ConfigError
 from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
-from pisces.pace.pisces import Adaptive
+from pisces.pace.pisces import Adaptive, Mode
+from pisces.pace.remaining import Remaining
 from pisces.policy import Policies
 from pisces.seeds import generator
 from pisces.select.oort import Oort
@@ -24,13 +28,13 @@ ALL = [
     (protocols.fedavg, (Uniform, Rounds, DiscountedMean, type(None))),
     (protocols.oort, (Oort, Rounds, DiscountedMean, type(None))),
     (protocols.fedbuff, (Uniform, Buffered, DiscountedMean, type(None))),
-    (protocols.pisces, (Guided, Adaptive, DiscountedMean, LossOutliers)),
-    (protocols.pisces_paper, (Guided, Adaptive, DiscountedMean, LossOutliers)),
+    (protocols.pisces, (Guided, Remaining, Averaged, LossOutliers)),
+    (protocols.pisces_paper, (Guided, Adaptive, MeasuredMean, LossOutliers)),
     (protocols.pisces_artifact, (Guided, Adaptive, DiscountedMean, type(None))),
-    (protocols.pisces_without_selection, (Uniform, Adaptive, DiscountedMean, LossOutliers)),
-    (protocols.pisces_without_staleness, (Guided, Adaptive, DiscountedMean, LossOutliers)),
-    (protocols.pisces_without_adaptive_pace, (Guided, Buffered, DiscountedMean, LossOutliers)),
-    (protocols.pisces_without_guard, (Guided, Adaptive, DiscountedMean, type(None))),
+    (protocols.pisces_without_selection, (Uniform, Remaining, Averaged, LossOutliers)),
+    (protocols.pisces_without_staleness, (Guided, Remaining, Averaged, LossOutliers)),
+    (protocols.pisces_without_adaptive_pace, (Guided, Buffered, Averaged, LossOutliers)),
+    (protocols.pisces_without_guard, (Guided, Remaining, Averaged, type(None))),
 ]
 
 
@@ -129,22 +133,23 @@ def test_fedbuff_may_refuse_stale_updates() -> None:
     assert not protocols.fedbuff(20, max_staleness=4).pacer.accepts(world, update(0, version=0))
 
 
-def test_pisces_adds_discounted_changes() -> None:
-    # Against the base: 10 + 1/4 x 4 + 3/4 x 1/2 x 4 = 12.5; at half the rate 11.25.
-    assert combined(protocols.pisces(20)) == (12.5, (0.25, 0.375))
-    assert combined(protocols.pisces(20, server_rate=0.5))[0] == 11.25
-    # Without the penalty 10 + 1/4 x 4 + 3/4 x 4 = 14; against the current model as FedBuff above.
-    assert combined(protocols.pisces(20, weight_penalty=0.0))[0] == 14.0
-    assert combined(protocols.pisces(20, reference="current"))[0] == 7.0
+def test_pisces_weighs_by_samples_and_staleness() -> None:
+    # 1 : 3 x 1/2 is 2 : 3, both moved by 4 from their base: 10 + 4 = 14; at half the rate 12.
+    value, coefficients = combined(protocols.pisces(20))
+    assert (value, coefficients) == (pytest.approx(14.0), pytest.approx((0.4, 0.6)))
+    assert combined(protocols.pisces(20, server_rate=0.5))[0] == pytest.approx(12.0)
+    assert combined(protocols.pisces(20, weight_penalty=0.0))[1] == (0.25, 0.75)
+    # Against the current model 10 + 2/5 (4 - 10) + 3/5 (6 - 10) = 5.2.
+    assert combined(protocols.pisces(20, reference="current"))[0] == pytest.approx(5.2)
 
 
 def test_updates_are_clipped_where_asked() -> None:
-    # They moved by 4 and 4: nothing is longer than usual. At half of it, half the step of 2.5.
-    assert combined(protocols.pisces(20, clip=1.0))[0] == 12.5
-    assert combined(protocols.pisces(20, clip=0.5))[0] == 11.25
+    # They moved by 4 and 4: nothing is longer than usual. At half of it, half the step of 4.
+    assert combined(protocols.pisces(20, clip=1.0))[0] == pytest.approx(14.0)
+    assert combined(protocols.pisces(20, clip=0.5))[0] == pytest.approx(12.0)
 
 
-def test_an_average_is_published_where_asked() -> None:
+def test_an_average_is_published() -> None:
     # C = 4 and half of it, so two updates: the second version of one counts half of that.
     how = protocols.pisces(4, average=0.5).aggregator
     for value in (4.0, 8.0):
@@ -152,6 +157,27 @@ def test_an_average_is_published_where_asked() -> None:
         made = how.combine(weights([0.0]), updates, view(), generator(1, "aggregate"))
     assert made.published is not None
     assert made.published.flat.item() == pytest.approx(4 + 4 * 2 / 3)  # 1 / (1 + 1/2) so early
+
+
+def test_the_average_reaches_over_twice_the_concurrency() -> None:
+    # C = 1, so over two updates: all of the first, 1 / (1 + 1/2) of the second, 1 / 2 of the third.
+    expected = (3.0, 3 + 3 * 2 / 3, 5 + 4 / 2)
+    how = protocols.pisces(1).aggregator
+    for value, average in zip((3.0, 6.0, 9.0), expected, strict=True):
+        updates = [update(0, [value], base=[0.0])]
+        made = how.combine(weights([0.0]), updates, view(), generator(1, "aggregate"))
+        assert made.published is not None
+        assert made.published.flat.item() == pytest.approx(average)
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [protocols.pisces(20, average=0.0), protocols.pisces_paper(20), protocols.pisces_artifact(20)],
+    ids=["switched off", "paper", "artifact"],
+)
+def test_the_others_publish_their_versions(policies: Policies) -> None:
+    made = policies.aggregator.combine(weights([0.0]), [update(0)], view(), generator(1, "a"))
+    assert made.published is None
 
 
 def test_the_letter_of_the_paper_averages_by_samples_alone() -> None:
@@ -177,8 +203,8 @@ def test_the_guard_of_the_artifact_has_a_fixed_radius() -> None:
 
 @pytest.mark.parametrize(
     ("protocol", "step"),
-    # One of three at work has arrived and moved by 6. A full step takes 0.4 x 3 = 1.2 of them.
-    [(protocols.pisces, 5.0), (protocols.pisces_paper, 6.0), (protocols.pisces_artifact, 6.0)],
+    # One of three at work has arrived and moved by 6. A full step takes 0.6 x 3 = 1.8 of them.
+    [(protocols.pisces, 6 / 1.8), (protocols.pisces_paper, 6.0), (protocols.pisces_artifact, 6.0)],
 )
 def test_only_ours_takes_a_small_step_for_one_update(
     protocol: Callable[..., Policies], step: float
@@ -196,11 +222,33 @@ def test_the_bound_of_pisces_is_its_concurrency_unless_given() -> None:
     assert protocols.pisces(20, staleness_bound=4).pacer.next_check(world) == 10.0
 
 
+UNSEEN = view([10], latency_s=[NAN], running=[(0, 0, 0.0)])  # nobody knows how slow it is
+
+
 def test_pace_and_guess_reach_the_pacer() -> None:
-    world = view([10], latency_s=[NAN], running=[(0, 0, 0.0)])
-    assert protocols.pisces(20, unseen_latency_s=180.0).pacer.next_check(world) == 9.0
+    guessed = protocols.pisces(20, pace="paper", unseen_latency_s=180.0)
+    assert guessed.pacer.next_check(UNSEEN) == 9.0
+    for unseen_latency_s in (None, 0.0):  # as slow as the slowest seen, and nobody was
+        slowest = protocols.pisces(20, pace="paper", unseen_latency_s=unseen_latency_s)
+        assert slowest.pacer.next_check(UNSEEN) == 0.0
     assert protocols.pisces(20, pace="strict").pacer.needs_deadline
     assert not protocols.pisces(20, pace="elapsed").pacer.needs_deadline
+
+
+@pytest.mark.parametrize("pace", ["paper", "elapsed", "strict"])
+def test_every_other_pace_is_one_of_the_adaptive(pace: Mode) -> None:
+    assert type(protocols.pisces(20, pace=pace).pacer) is Adaptive
+
+
+@pytest.mark.parametrize("protocol", [protocols.pisces_paper, protocols.pisces_artifact])
+def test_the_paper_and_its_code_guess_180_s(protocol: Callable[..., Policies]) -> None:
+    assert protocol(20).pacer.next_check(UNSEEN) == 9.0
+
+
+@pytest.mark.parametrize("guess", [0.0, 180.0])
+def test_a_guess_nobody_asks_for_is_refused(guess: float) -> None:
+    with pytest.raises(ConfigError, match=f"unseen_latency_s: {guess} would do nothing"):
+        protocols.pisces(20, unseen_latency_s=guess)
 
 
 def test_exploration_settings_reach_the_selector() -> None:

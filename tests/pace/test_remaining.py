@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import World, max_staleness, num_versions, of_kind, simulate
+from runs import World, any_world, max_staleness, num_versions, of_kind, simulate
 from worlds import NAN, Started, update, view
 
 from pisces.aggregate.mean import DiscountedMean
@@ -196,6 +196,13 @@ def test_whose_latency_is_known_is_never_staler_than_b(
     known = list(of_clients_that_had_been_seen(lines))
     assert known
     assert max(known) <= bound
+
+
+@settings(max_examples=60, deadline=None)
+@given(world=any_world(jitter=st.just(0.0)), bound=st.integers(1, 6))
+def test_nor_where_clients_come_and_go_and_fail(world: World, bound: int) -> None:
+    lines = simulate("pisces-without-guard", world, staleness_bound=bound)
+    assert max(of_clients_that_had_been_seen(lines), default=0) <= bound
 
 
 SLOW_AND_FAST = [18.0, 1.0]  # both at a time, b = 8

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -41,7 +42,13 @@ def with_setting(setting: str) -> st.SearchStrategy[str]:
     return st.sampled_from(sorted(takes - {"pisces-without-adaptive-pace"}))
 
 
-bounded, strict = with_setting("staleness_bound"), with_setting("pace")
+bounded, paced = with_setting("staleness_bound"), with_setting("pace")
+
+
+def by_the_paper(protocol: str, guess_s: float) -> dict[str, Any]:
+    """Settings for the paper's pace; `pisces-paper` has no other."""
+    pace = {"pace": "paper"} if "pace" in signature(PROTOCOLS[protocol]).parameters else {}
+    return {**pace, "unseen_latency_s": guess_s}
 
 
 @settings(max_examples=150)
@@ -59,7 +66,7 @@ def test_thousands_of_runs_are_lawful(protocol: str, world: World) -> None:
 
 @pytest.mark.long
 @settings(max_examples=3000)
-@given(protocol=strict, world=any_world(deadline_s=quarters), bound=st.integers(1, 6))
+@given(protocol=paced, world=any_world(deadline_s=quarters), bound=st.integers(1, 6))
 def test_thousands_of_strict_runs_keep_the_bound(protocol: str, world: World, bound: int) -> None:
     lines = simulate(protocol, world, pace="strict", staleness_bound=bound)
     assert max_staleness(lines) <= bound
@@ -76,13 +83,13 @@ def test_exact_latencies_keep_the_bound(protocol: str, world: World, bound: int)
     # makes the aggregations rarer; failures only end tasks sooner. Latencies and bounds are chosen
     # so that no sum is rounded: where an aggregation and an arrival coincide on paper, an error in
     # the last bit may let one more version slip in between.
-    slowest = max(world.latencies)
-    lines = simulate(protocol, world, staleness_bound=bound, unseen_latency_s=slowest)
+    pace = by_the_paper(protocol, max(world.latencies))
+    lines = simulate(protocol, world, staleness_bound=bound, **pace)
     assert max_staleness(lines) <= bound
 
 
 @settings(max_examples=100)
-@given(protocol=strict, world=any_world(deadline_s=quarters), bound=st.integers(1, 6))
+@given(protocol=paced, world=any_world(deadline_s=quarters), bound=st.integers(1, 6))
 def test_a_strict_pace_keeps_the_bound_whatever_happens(
     protocol: str, world: World, bound: float
 ) -> None:
@@ -100,9 +107,8 @@ def test_a_strict_pace_keeps_the_bound_whatever_happens(
 def test_rounding_does_not_break_the_bound(latencies: list[float], seed: int) -> None:
     # On a grid that floats cannot hit, aggregations and arrivals coincide on paper only.
     world = World(latencies=latencies, concurrency=6, stop=Stop(time_s=60.0), seed=seed)
-    guess = max(latencies)
     name = "pisces-without-selection"
-    lines = simulate(name, world, staleness_bound=10, unseen_latency_s=guess)
+    lines = simulate(name, world, staleness_bound=10, **by_the_paper(name, max(latencies)))
     assert max_staleness(lines) <= 10
 
 
@@ -118,16 +124,14 @@ BUSY = World(
 @pytest.mark.parametrize("bound", [1, 2, 4, 8])
 def test_the_bound_is_reached_and_not_passed(bound: int, tick_s: float) -> None:
     # or the tests above would be content with a pace that is too slow
-    lines = simulate(
-        "pisces-without-guard",
-        replace(BUSY, tick_s=tick_s),
-        staleness_bound=bound,
-        unseen_latency_s=16.0,
-    )
+    name, world = "pisces-without-guard", replace(BUSY, tick_s=tick_s)
+    lines = simulate(name, world, staleness_bound=bound, **by_the_paper(name, 16.0))
     assert max_staleness(lines) == bound
 
 
-@pytest.mark.parametrize(("pace", "holds"), [("paper", False), ("strict", True)])
+@pytest.mark.parametrize(
+    ("pace", "holds"), [("remaining", False), ("paper", False), ("strict", True)]
+)
 def test_when_latencies_vary_only_a_strict_pace_keeps_the_bound(pace: str, holds: bool) -> None:
     world = replace(BUSY, jitter=0.8, deadline_s=60.0)
     lines = simulate("pisces-without-guard", world, staleness_bound=4, pace=pace)
