@@ -129,7 +129,11 @@ def pisces(
     staleness_bound: Bound = None,
     unseen_latency_s: Annotated[
         float | None,
-        Field(ge=0, description="latency of a client not seen yet, where pace is not remaining"),
+        Field(
+            ge=0,
+            description="latency of a client not seen yet, for another pace than remaining; "
+            "none: the slowest seen",
+        ),
     ] = None,
     selection_penalty: SelectionPenalty = 0.5,
     exploration: Annotated[Probability, Field(description="share of slots to explore with")] = 0.9,

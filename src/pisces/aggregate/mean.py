@@ -5,7 +5,8 @@
 * FedAvg (McMahan et al., AISTATS 2017): share = n_i / sum n, beta 0.
 * FedBuff (Nguyen et al., AISTATS 2022, Algorithm 1): share = 1 / K, beta 0.5, reference `base`.
 * Pisces (Jiang et al., SoCC 2022, section 6: "we execute Federated Averaging"): share =
-  n_i / sum n, beta 0, reference `base` (Theorem 2). Its authors' code: beta 0.5, `current`.
+  n_i / sum n, beta 0, reference `base` (Theorem 2). Its authors' code: beta 0.5, `current`. The
+  rule of our own `pisces` is in `measured.py`.
 
 `base` measures an update against the version its client started from; `current` mixes the client's
 model into the present one, which damps stale updates. Buffers such as BatchNorm statistics always

@@ -12,8 +12,9 @@ client's own update, which is then b - 1 behind, or b where rounding makes it an
 
 The pace of the paper (`pisces.py` beside this) asks for latency / b all along. Where a version came
 late, because no update was there, the rest here come sooner and make up for it; where a client is
-started between two versions, the interval here is a little longer, which is why b - 1 holds. With
-known latencies the two make about as many versions. They differ in how they meet the unknown.
+started between two versions, the interval here is a little longer, which is why b - 1 holds. So
+neither is always the quicker where latencies are known; where they are not, this one is not told a
+guess.
 
 A client nobody has heard from, or one that should be back by now, is thought to need as long again
 as it has been running (a guess that suits few slow clients among many fast ones, and that no unit
