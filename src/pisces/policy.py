@@ -114,6 +114,11 @@ class Judge(Stateful, Protocol):
         """Keep an outlier's update out of the model, besides debiting its client?"""
         return False
 
+    @property
+    def usual_loss(self) -> float | None:
+        """What an outlier's loss counts as when clients are selected; none: as what it is."""
+        return None
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Policies:

@@ -18,6 +18,7 @@ from pisces.aggregate.average import Averaged
 from pisces.aggregate.clip import Clipped
 from pisces.aggregate.mean import DiscountedMean, Reference, Share
 from pisces.aggregate.measured import MeasuredMean
+from pisces.clients.doubt import HighLosses
 from pisces.clients.reliability import LossOutliers
 from pisces.errors import ConfigError
 from pisces.pace.fedavg import Rounds
@@ -158,22 +159,22 @@ def pisces(
             description="publish the average over the updates of so many times C; 0: the last",
         ),
     ] = 2.0,
-    outlier_window: Window = 5,
     outlier_eps: Annotated[
         float,
         Field(
             gt=0,
             allow_inf_nan=False,
-            description="distance of an outlier, in robust standard deviations",
+            description="how far above the others a loss is doubted, in robust deviations",
         ),
     ] = 3.0,
-    drop_outliers: Drop = False,
+    drop_outliers: Drop = True,
 ) -> Policies:
     """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers.
 
     Differs from `pisces-paper`, the letter of the paper: the pace spreads what is left of the bound
     (`pace`), a step made of few updates is a small one (`full_step`) in which the stale count less
-    (`weight_penalty`), and an average over recent versions is published (`average`).
+    (`weight_penalty`), an average over recent versions is published (`average`), and losses are
+    judged by those that are believed, outliers dropped (`outlier_eps`, `drop_outliers`).
     """
     bound = concurrency if staleness_bound is None else staleness_bound
     guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
@@ -183,13 +184,7 @@ def pisces(
         server_rate=server_rate,
         full_step=full_step,
     )
-    judge = LossOutliers(
-        concurrency,
-        window=outlier_window,
-        eps_sigmas=outlier_eps,
-        max_staleness=bound,
-        drop=drop_outliers,
-    )
+    judge = HighLosses(concurrency, sigmas=outlier_eps, drop=drop_outliers)
     how: Aggregator = Clipped(mean, factor=clip) if clip else mean
     how = Averaged(how, horizon=average * concurrency) if average else how
     return Policies(guided, _pacer(concurrency, bound, pace, unseen_latency_s), how, judge)
@@ -221,7 +216,7 @@ def pisces_paper(
     at server rate 1; staleness counts in the selection only. What the paper leaves open is as in
     `pisces`: how to begin (the authors' code) and the radius of DBSCAN (scaled to the losses).
     """
-    return pisces(
+    paper = pisces(
         concurrency,
         staleness_bound=staleness_bound,
         pace="paper",
@@ -230,9 +225,11 @@ def pisces_paper(
         weight_penalty=0.0,
         full_step=0.0,
         average=0.0,
-        outlier_window=outlier_window,
-        drop_outliers=drop_outliers,
     )
+    judge = LossOutliers(
+        concurrency, window=outlier_window, max_staleness=staleness_bound, drop=drop_outliers
+    )
+    return replace(paper, judge=judge)
 
 
 def pisces_artifact(

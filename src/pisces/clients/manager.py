@@ -270,6 +270,8 @@ class ClientManager:
     def _judged(self, update: Update) -> list[Entry]:
         if self._judge is None or not self._judge.is_outlier(update):
             return []
+        if (usual := self._judge.usual_loss) is not None:
+            self.table.doubt(update.client, usual)
         debited = self._debit(update.client, update.arrived_at)
         left = int(self.table.facts.credits[update.client])
         return [Outlier(update.arrived_at, update.client, update.task_id, left), *debited]

@@ -79,8 +79,8 @@ class LossOutliers(Judge):
         """The clustering radius for these losses, which must be sorted."""
         if self._fixed_eps is not None:
             return self._fixed_eps
-        median = _middle(pool)
-        sigma = MAD_TO_SIGMA * _median_distance(pool, median)
+        median = middle(pool)
+        sigma = MAD_TO_SIGMA * median_distance(pool, median)
         return max(self._eps_sigmas * sigma, SMALLEST_EPS * abs(median), 1e-12)
 
     def _remember(self, version: int, loss: float) -> None:
@@ -134,13 +134,13 @@ def _near(pool: Sequence[float], loss: float, eps: float) -> range:
     return range(first, bisect_right(pool, eps, lo=first, key=lambda other: other - loss))
 
 
-def _middle(pool: Sequence[float]) -> float:
+def middle(pool: Sequence[float]) -> float:
     """The median of a sorted pool."""
     half, odd = divmod(len(pool), 2)
     return pool[half] if odd else (pool[half - 1] + pool[half]) / 2
 
 
-def _median_distance(pool: Sequence[float], centre: float) -> float:
+def median_distance(pool: Sequence[float], centre: float) -> float:
     """The median of the distances to `centre`."""
     half, odd = divmod(len(pool), 2)
     upper = _distance_of_nearest(pool, centre, half + 1)

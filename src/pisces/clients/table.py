@@ -247,6 +247,11 @@ class ClientTable:
         self._rows.staleness[client] = sum(seen) / len(seen)
         self.changes._note(client)
 
+    def doubt(self, client: int, usual_loss: float) -> None:
+        """Take its last loss for what is usual."""
+        self._rows.loss[client] = self._rows.loss_rms[client] = usual_loss
+        self.changes._note(client)
+
     def debit(self, client: int) -> bool:
         """Take a credit; is the client distrusted from now on, having none left?"""
         rows = self._rows

@@ -1,27 +1,23 @@
 """The pace of what remains: what is left of the bound b, spread over the time a client has left.
 
-A client that started from version v may be b versions behind when it arrives. What is left of them
-is spread evenly over the time it still needs:
+A client that started from version v may be b versions behind when it arrives. The time it still
+needs is cut into as many intervals as it has versions left, and one more that ends as it arrives:
 
-    interval = max over running clients of  remaining_i / (b - (version - v_i))
+    interval = max over running clients of  remaining_i / (b + 1 - (version - v_i))
 
 Why no update is staler than b where its client's latency is known: a version is made after
 remaining / left or later, so the next quotient, (remaining - interval) / (left - 1), is no larger;
-when one version is left, the interval is all the time that remains. That version is made with the
-client's own update, which is then b - 1 behind, or b where rounding makes it an instant too soon.
+when one interval is left, it is all the time that remains.
 
 The pace of the paper (`pisces.py` beside this) asks for latency / b all along. Where a version came
-late, because no update was there, the rest here come sooner and make up for it; where a client is
-started between two versions, the interval here is a little longer, which is why b - 1 holds. So
-neither is always the quicker where latencies are known; where they are not, this one is not told a
-guess.
+late, because no update was there, the rest here come sooner and make up for it.
 
 A client nobody has heard from, or one that should be back by now, is thought to need as long again
 as it has been running (a guess that suits few slow clients among many fast ones, and that no unit
 of time has to be told). Then a new client hardly slows anybody down at first, and the longer it
 stays away, the more. Once it sets the interval, each version multiplies the time it has been
 running by (left + 1) / left, so that (left + 1) x time stays the same: with b / 2 left at some time
-t, about b / 4 are left at 2 t, b / 8 at 4 t and none at b t / 2. Whoever takes longer is waited for
+t, about b / 4 are left at 2 t, b / 8 at 4 t and one at b t / 2. Whoever takes longer is waited for
 no more: the interval is then what it has been running over b, much as in the mode `elapsed`, and
 its update may be staler than b.
 """
@@ -62,11 +58,11 @@ class Remaining(Pacer):
         last, running = view.last_aggregated_at, view.running
         if not len(running):
             return last
-        left = self._bound - (view.version - running.versions)
+        left = self._bound + 1 - (view.version - running.versions)  # of its intervals
         expected_at = running.started_at + view.clients.latency_s[running.clients]
         foreseen = expected_at > last  # not so where a latency is not known: NaN
         # Rounding must not let a version slip in before a client that may see none.
-        expected_at = np.where(left < 1, expected_at * (1 + ROUNDING), expected_at)
+        expected_at = np.where(left <= 1, expected_at * (1 + ROUNDING), expected_at)
         run_so_far = np.maximum(last - running.started_at, 0.0)
         remaining = np.where(foreseen, expected_at - last, run_so_far)
         spread_over = np.where(left >= 1, left, np.where(foreseen, 1, self._bound))
