@@ -115,6 +115,11 @@ class Judge(Stateful, Protocol):
         return False
 
     @property
+    def forgives(self) -> bool:
+        """Does a client get a credit back with every loss that is no outlier?"""
+        return False
+
+    @property
     def usual_loss(self) -> float | None:
         """What an outlier's loss counts as when clients are selected; none: as what it is."""
         return None

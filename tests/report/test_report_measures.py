@@ -79,6 +79,7 @@ def facts(run: Run, target: float = 0.6) -> Facts:
         ("own_staleness_range", 1.0),  # client 0: 0, 0, 1
         ("clients_idle", 0.3),
         ("updates_wait", 0.3),
+        ("corrupted_used", 0.2),  # task 1, of five
         ("corrupted_distrusted", 0.5),
         ("honest_distrusted", 0.0),
     ],

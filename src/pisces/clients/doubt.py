@@ -11,7 +11,8 @@ So a loss is held against the latest losses that were themselves believed:
 Only high losses are doubted: nobody is preferred for a low one. A doubted loss does not tell how
 much there is to learn from a client, so in selection it counts as the median of those believed; its
 update stays out of the model unless asked for. As in the paper (Jiang et al., "Pisces", SoCC 2022,
-section 4.2), it costs the client a credit.
+section 4.2), it costs the client a credit; but every loss that is believed gives one back, so that
+clients with difficult data, now and then too high, are not banned in the long run.
 
 Should three quarters of the latest losses be doubted, then it is training itself that has changed:
 what was believed is forgotten, and judging starts anew.
@@ -48,6 +49,11 @@ class HighLosses(Judge):
     def drops_outliers(self) -> bool:
         """Whether an outlier's update is kept out of the model."""
         return self._drop
+
+    @property
+    def forgives(self) -> bool:
+        """A believed loss gives a credit back."""
+        return True
 
     @property
     def usual_loss(self) -> float | None:

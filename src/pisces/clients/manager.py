@@ -268,7 +268,11 @@ class ClientManager:
         )
 
     def _judged(self, update: Update) -> list[Entry]:
-        if self._judge is None or not self._judge.is_outlier(update):
+        if self._judge is None:
+            return []
+        if not self._judge.is_outlier(update):
+            if self._judge.forgives:
+                self.table.credit(update.client)
             return []
         if (usual := self._judge.usual_loss) is not None:
             self.table.doubt(update.client, usual)

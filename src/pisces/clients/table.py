@@ -252,6 +252,10 @@ class ClientTable:
         self._rows.loss[client] = self._rows.loss_rms[client] = usual_loss
         self.changes._note(client)
 
+    def credit(self, client: int) -> None:
+        """Give a credit back, up to as many as everybody begins with."""
+        self._rows.credits[client] = min(self._credits, self._rows.credits[client] + 1)
+
     def debit(self, client: int) -> bool:
         """Take a credit; is the client distrusted from now on, having none left?"""
         rows = self._rows

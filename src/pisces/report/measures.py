@@ -169,6 +169,14 @@ def _distrusted(facts: Facts, among: Collection[int]) -> Ends:
     return _exactly(len(facts.distrusted.intersection(among)) / len(among)) if among else UNKNOWN
 
 
+def _corrupted_used(facts: Facts) -> Ends:
+    """How many of the updates in the model came from corrupted clients."""
+    if not facts.corrupted or not facts.staleness:
+        return UNKNOWN
+    bad = sum(len(facts.staleness.get(client, ())) for client in facts.corrupted)
+    return _exactly(bad / len(_all_staleness(facts)))
+
+
 def _honest(facts: Facts) -> Collection[int]:
     return facts.num_examples.keys() - facts.corrupted
 
@@ -222,6 +230,7 @@ MEASURES: Mapping[str, Measure] = {
     "clients_idle": Measure(_clients_idle, "clients idle", _share, "share"),
     "updates_wait": Measure(_updates_wait, "updates wait", _share, "share"),
     "picked_by_size": Measure(_picked_by_size, "picks with size (rank)", _two_places),
+    "corrupted_used": Measure(_corrupted_used, "corrupted updates used", _share, "share"),
     "corrupted_distrusted": Measure(
         lambda f: _distrusted(f, f.corrupted), "corrupted distrusted", _share, "share"
     ),
