@@ -3,23 +3,26 @@
 A client that started from version v may be b versions behind when it arrives. The time it still
 needs is cut into as many intervals as it has versions left, and one more that ends as it arrives:
 
-    interval = max over running clients of  remaining_i / (b + 1 - (version - v_i))
+    interval = max over running clients of  remaining_i / left_i,  left_i = b + 1 - (version - v_i)
 
-Why no update is staler than b where its client's latency is known: a version is made after
-remaining / left or later, so the next quotient, (remaining - interval) / (left - 1), is no larger;
-when one interval is left, it is all the time that remains.
+Why no update is staler than b where its client's latency is known: when one interval is left, it is
+all the time that remains, so the client, b behind, arrives before another version is made. Nor do
+intervals grow towards the end: a version is made after remaining / left or later, so the next
+quotient, (remaining - interval) / (left - 1), is no larger.
 
-The pace of the paper (`pisces.py` beside this) asks for latency / b all along. Where a version came
-late, because no update was there, the rest here come sooner and make up for it.
+The pace of the paper (`pisces.py` beside this) asks for latency / b all along. Where latencies are
+known, this one is never the slower: a client started x after a version asks for (x + latency) /
+(b + 1), which is at most latency / b or over before it started, and for no more after that. Where a
+version came late, because no update was there, the rest come sooner and make up for it.
 
 A client nobody has heard from, or one that should be back by now, is thought to need as long again
 as it has been running (a guess that suits few slow clients among many fast ones, and that no unit
 of time has to be told). Then a new client hardly slows anybody down at first, and the longer it
 stays away, the more. Once it sets the interval, each version multiplies the time it has been
 running by (left + 1) / left, so that (left + 1) x time stays the same: with b / 2 left at some time
-t, about b / 4 are left at 2 t, b / 8 at 4 t and one at b t / 2. Whoever takes longer is waited for
+t, about b / 4 are left at 2 t, b / 8 at 4 t and none at b t / 2. Whoever takes longer is waited for
 no more: the interval is then what it has been running over b, much as in the mode `elapsed`, and
-its update may be staler than b.
+its update is staler than b.
 """
 
 from __future__ import annotations
