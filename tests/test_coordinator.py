@@ -610,17 +610,24 @@ def test_a_client_that_leaves_takes_its_task_along() -> None:
     assert_lawful(lines, 2)
 
 
-def test_outliers_and_the_distrusted_are_noted_and_not_asked_again() -> None:
-    # Client 0 reports a loss of 9 where all others report 1. Four alike make a cluster (half the
-    # concurrency), so its first and second 9 are outliers, and with two credits it is out.
+@pytest.mark.parametrize(("protocol", "num_dropped"), [("pisces", 2), ("pisces-paper", 0)])
+def test_outliers_and_the_distrusted_are_noted_and_not_asked_again(
+    protocol: str, num_dropped: int
+) -> None:
+    # Client 0 reports a loss of 9 where all others report 1. Its first is one of the first eight,
+    # of which nobody is judged; the next two are outliers, and with two credits it is out.
     def respond(task: Task, now: float) -> list[Event]:
         loss = 9.0 if task.client == 0 else 1.0
         report = Report(NUM_EXAMPLES, loss, loss)
         return [Arrived(now + 1.0, task.id, task.client, outcome(task).weights, report)]
 
     world = World(concurrency=8, credits=2, stop=Stop(time_s=20.0))
-    lines = assemble("pisces", world, executor=FakeExecutor(joins(10), respond)).run()
-    assert [line["credits"] for line in of_kind(lines, "outlier")] == [1, 0]
+    lines = assemble(protocol, world, executor=FakeExecutor(joins(10), respond)).run()
+    outliers = of_kind(lines, "outlier")
+    assert [line["credits"] for line in outliers] == [1, 0]
+    assert [d["task"] for d in of_kind(lines, "dropped")] == [
+        line["task"] for line in outliers[:num_dropped]
+    ]
     [distrusted] = of_kind(lines, "distrusted")
     assert distrusted["client"] == 0
     after = lines[lines.index(distrusted) :]

@@ -39,7 +39,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"explain"},
     "explain": set(),
     "world": {"config", "explain", "data", "models", "execute"},
-    "protocols": {"policy", "clients.reliability", "select", "pace", "aggregate"},
+    "protocols": {
+        *("policy", "clients.doubt", "clients.reliability"),
+        *("select", "pace", "aggregate"),
+    },
     "coordinator": {
         *("policy", "saving", "stop", "evaluate", "record.lines"),
         *("clients.manager", "clients.view", "execute.base"),

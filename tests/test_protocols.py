@@ -12,6 +12,7 @@ from pisces import protocols
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
+from pisces.clients.doubt import HighLosses
 from pisces.clients.reliability import LossOutliers
 from pisces.errors import ConfigError
 from pisces.pace.fedavg import Rounds
@@ -28,12 +29,12 @@ ALL = [
     (protocols.fedavg, (Uniform, Rounds, DiscountedMean, type(None))),
     (protocols.oort, (Oort, Rounds, DiscountedMean, type(None))),
     (protocols.fedbuff, (Uniform, Buffered, DiscountedMean, type(None))),
-    (protocols.pisces, (Guided, Remaining, Averaged, LossOutliers)),
+    (protocols.pisces, (Guided, Remaining, Averaged, HighLosses)),
     (protocols.pisces_paper, (Guided, Adaptive, MeasuredMean, LossOutliers)),
     (protocols.pisces_artifact, (Guided, Adaptive, DiscountedMean, type(None))),
-    (protocols.pisces_without_selection, (Uniform, Remaining, Averaged, LossOutliers)),
-    (protocols.pisces_without_staleness, (Guided, Remaining, Averaged, LossOutliers)),
-    (protocols.pisces_without_adaptive_pace, (Guided, Buffered, Averaged, LossOutliers)),
+    (protocols.pisces_without_selection, (Uniform, Remaining, Averaged, HighLosses)),
+    (protocols.pisces_without_staleness, (Guided, Remaining, Averaged, HighLosses)),
+    (protocols.pisces_without_adaptive_pace, (Guided, Buffered, Averaged, HighLosses)),
     (protocols.pisces_without_guard, (Guided, Remaining, Averaged, type(None))),
 ]
 
@@ -216,10 +217,10 @@ def test_only_ours_takes_a_small_step_for_one_update(
 
 
 def test_the_bound_of_pisces_is_its_concurrency_unless_given() -> None:
-    # One client of 40 s runs: 40 / 20 and 40 / 4.
-    world = view([10], latency_s=[40.0], running=[(0, 0, 0.0)])
+    # One client of 42 s runs: 42 / 21 and 42 / 5.
+    world = view([10], latency_s=[42.0], running=[(0, 0, 0.0)])
     assert protocols.pisces(20).pacer.next_check(world) == 2.0
-    assert protocols.pisces(20, staleness_bound=4).pacer.next_check(world) == 10.0
+    assert protocols.pisces(20, staleness_bound=4).pacer.next_check(world) == 8.4
 
 
 UNSEEN = view([10], latency_s=[NAN], running=[(0, 0, 0.0)])  # nobody knows how slow it is
@@ -282,19 +283,45 @@ def test_without_staleness_keeps_the_other_settings_of_the_selection() -> None:
         assert sorted(a.client for a in picks) == [1, 2]
 
 
+PEERS = (1.0, 1.1, 0.9, 1.05)  # of version 10
+
+
+def doubted(policies: Policies, loss: float, version: int = 10) -> bool:
+    """Is this loss an outlier among its peers?"""
+    assert policies.judge is not None
+    for client, peer in enumerate(PEERS):
+        policies.judge.is_outlier(update(client, version=10, loss=peer))
+    return policies.judge.is_outlier(update(4, version=version, loss=loss))
+
+
 def test_the_guard_takes_its_settings() -> None:
-    judge = protocols.pisces(4, outlier_window=2, outlier_eps=1.0, drop_outliers=True).judge
-    assert judge is not None
-    assert judge.drops_outliers
-    # As in the guard's own tests: 3 sigma reach from 1.1 to 1.3, one sigma (0.074) does not.
-    for client, loss in enumerate((1.0, 1.1, 0.9, 1.05)):
-        judge.is_outlier(update(client, version=10, loss=loss))
-    assert not judge.is_outlier(update(4, version=13, loss=1.3))  # nobody within two versions
-    assert judge.is_outlier(update(4, version=12, loss=1.3))
+    # As in its own tests: three sigma above the median are 1.247, one is 1.099.
+    assert doubted(protocols.pisces(4), 1.3)
+    assert not doubted(protocols.pisces(4), 1.2)
+    assert doubted(protocols.pisces(4, outlier_eps=1.0), 1.2)
+    assert not doubted(protocols.pisces(4), 0.1)
+    assert doubted(protocols.pisces(4), 1.3, version=16)  # of whatever version
+    for settings, drops in (({}, True), ({"drop_outliers": False}, False)):
+        judge = protocols.pisces(4, **settings).judge
+        assert judge is not None
+        assert (judge.drops_outliers, judge.forgives) == (drops, True)
+
+
+def test_the_guard_of_the_paper_takes_its_settings() -> None:
+    # 1.3 is in one cluster with 1.1, which three sigma reach; 1.4 and 0.1 are in none.
+    assert not doubted(protocols.pisces_paper(4), 1.3)
+    assert doubted(protocols.pisces_paper(4), 1.4)
+    assert doubted(protocols.pisces_paper(4), 0.1)
+    assert not doubted(protocols.pisces_paper(4, outlier_window=2), 1.4, version=13)
+    assert doubted(protocols.pisces_paper(4, outlier_window=2), 1.4, version=12)
+    for settings, drops in (({}, False), ({"drop_outliers": True}, True)):
+        judge = protocols.pisces_paper(4, **settings).judge
+        assert judge is not None
+        assert (judge.drops_outliers, judge.forgives, judge.usual_loss) == (drops, False, None)
 
 
 def test_variants_take_the_settings_of_pisces() -> None:
-    world = view([10], latency_s=[40.0], running=[(0, 0, 0.0)])
+    world = view([10], latency_s=[50.0], running=[(0, 0, 0.0)])  # four versions and its own
     for protocol in (
         protocols.pisces_without_selection,
         protocols.pisces_without_staleness,

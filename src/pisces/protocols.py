@@ -213,8 +213,8 @@ def pisces_paper(
     """Pisces to the letter of its paper (Jiang et al., SoCC 2022).
 
     Updates are deltas against the version they were trained from (Theorem 2), averaged by samples
-    at server rate 1; staleness counts in the selection only. What the paper leaves open is as in
-    `pisces`: how to begin (the authors' code) and the radius of DBSCAN (scaled to the losses).
+    at server rate 1; staleness counts in the selection only. The paper leaves open how to begin
+    (here as in the authors' code, and in `pisces`) and the radius of DBSCAN (scaled to the losses).
     """
     paper = pisces(
         concurrency,

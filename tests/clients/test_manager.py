@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,11 @@ import torch
 from worlds import weights
 
 from pisces.clients.checks import Limits
+from pisces.clients.doubt import HighLosses
 from pisces.clients.manager import CROWD, NOT_RUNNING, ClientManager
 from pisces.policy import Judge
+from pisces.seeds import generator
+from pisces.select.pisces import Guided
 from pisces.types import (
     Aggregated,
     Arrived,
@@ -44,14 +47,29 @@ MODEL = weights([0.0, 0.0])
 class Verdicts(Judge):
     """Calls the updates of these tasks outliers, and remembers whom it judged."""
 
-    def __init__(self, outliers: Collection[int] = (), *, drop: bool = False) -> None:
+    def __init__(
+        self,
+        outliers: Collection[int] = (),
+        *,
+        drop: bool = False,
+        forgive: bool = False,
+        usual: float | None = None,
+    ) -> None:
         self._outliers = outliers
-        self._drop = drop
+        self._drop, self._forgive, self._usual = drop, forgive, usual
         self.judged: list[int] = []
 
     @property
     def drops_outliers(self) -> bool:
         return self._drop
+
+    @property
+    def forgives(self) -> bool:
+        return self._forgive
+
+    @property
+    def usual_loss(self) -> float | None:
+        return self._usual
 
     def is_outlier(self, update: Update) -> bool:
         self.judged.append(update.task_id)
@@ -91,10 +109,12 @@ def arrived(task_id: int, client: int, at: float = 3.0, **report: Any) -> Arrive
     return Arrived(at, task_id, client, weights([1.0, 2.0]), said)
 
 
-def do(manager: ClientManager, task_id: int, client: int, at: float = 3.0) -> list[Entry]:
+def do(
+    manager: ClientManager, task_id: int, client: int, at: float = 3.0, **report: Any
+) -> list[Entry]:
     """One whole task, from 0 s to `at`."""
     start(manager, task_id, client)
-    return see(manager, arrived(task_id, client, at))
+    return see(manager, arrived(task_id, client, at, **report))
 
 
 def selectable(manager: ClientManager) -> list[int]:
@@ -519,6 +539,56 @@ def test_bad_updates_and_outliers_draw_on_the_same_credits() -> None:
     manager = manager_of(1, judge=Verdicts([1]), credits=2)
     spoil(manager, 0)
     assert do(manager, 1, client=0)[-1] == Distrusted(3.0, 0)
+
+
+def credits_after_each(manager: ClientManager, losses: Sequence[float | None]) -> list[int]:
+    """What client 0 has left after each of its tasks."""
+    left = []
+    for task_id, loss in enumerate(losses):
+        do(manager, task_id, client=0, loss=loss, loss_rms=loss)
+        left.append(int(manager.view(3.0).clients.credits[0]))
+    return left
+
+
+@pytest.mark.parametrize(("forgive", "left"), [(False, [4, 4, 3, 2, 2]), (True, [4, 5, 4, 3, 4])])
+def test_a_believed_loss_gives_a_credit_back_where_the_judge_forgives(
+    forgive: bool, left: list[int]
+) -> None:
+    manager = manager_of(1, judge=Verdicts([0, 2, 3], forgive=forgive))
+    assert credits_after_each(manager, [1.0] * 5) == left
+
+
+def test_nobody_has_more_credits_than_to_begin_with_and_who_tells_no_loss_gets_none() -> None:
+    manager = manager_of(1, judge=Verdicts([2], forgive=True), credits=2)
+    assert credits_after_each(manager, [1.0, 1.0, 1.0, None, 1.0]) == [2, 2, 1, 1, 2]
+
+
+@pytest.mark.parametrize(("usual", "seen"), [(None, (9.0, 9.5)), (0.5, (0.5, 0.5))])
+def test_a_doubted_loss_counts_as_what_is_usual_if_the_judge_says_so(
+    usual: float | None, seen: tuple[float, float]
+) -> None:
+    manager = manager_of(2, judge=Verdicts([0], usual=usual))
+    update, outlier = do(manager, 0, client=0, loss=9.0, loss_rms=9.5)
+    do(manager, 1, client=1, loss=9.0, loss_rms=9.5)  # believed
+    assert isinstance(update, Update)
+    assert (update.report.loss, update.report.loss_rms) == (9.0, 9.5)  # what it told is noted
+    assert outlier == Outlier(3.0, 0, 0, credits=4)
+    facts = manager.view(3.0).clients
+    assert (facts.loss[0], facts.loss_rms[0]) == seen
+    assert (facts.loss[1], facts.loss_rms[1]) == (9.0, 9.5)
+
+
+@pytest.mark.parametrize(("judged", "picked"), [(False, 2), (True, 1)])
+def test_guided_selection_does_not_prefer_a_doubted_client(judged: bool, picked: int) -> None:
+    # By 1.0 and 1.2 the limit is 1.1 + 3 x 1.4826 x .1 = 1.54, so client 2's 9 counts as 1.1. The
+    # selector has seen the table before: it has to be told of the change.
+    manager = manager_of(3, judge=HighLosses(2) if judged else None)
+    selector = Guided(exploration=0.0, min_exploration=0.0)
+    for client, loss in enumerate((1.0, 1.2, 9.0)):
+        do(manager, client, client=client, loss=loss, loss_rms=loss)
+        manager.empty_buffer()
+        (pick,) = selector.pick(manager.view(3.0), 1, generator(1, "select"))
+    assert pick.client == picked
 
 
 # --- new versions ---------------------------------------------------------------------------------

@@ -95,6 +95,30 @@ def test_the_estimate_is_the_mean_of_what_is_there() -> None:
     assert table.facts.staleness_estimate().tolist() == [0.0, 0.0, 2.5]
 
 
+def test_a_doubted_loss_is_what_is_usual_until_the_next() -> None:
+    table = ClientTable()
+    table.ensure(1)
+    table.report(update(0, loss=9.0))
+    table.report(update(1, loss=8.0))
+    table.doubt(0, 0.5)
+    assert table.facts.loss.tolist() == table.facts.loss_rms.tolist() == [0.5, 8.0]
+    table.report(update(0, loss=0.7))
+    assert table.facts.loss[0] == table.facts.loss_rms[0] == 0.7
+
+
+def test_credits_come_back_up_to_the_first_but_not_trust() -> None:
+    table = ClientTable(credits=2)
+    table.ensure(1)
+    table.credit(0)
+    assert table.facts.credits.tolist() == [2, 2]
+    assert not table.debit(0)
+    table.credit(0)
+    assert table.facts.credits.tolist() == [2, 2]
+    assert [table.debit(0), table.debit(0)] == [False, True]
+    table.credit(0)
+    assert table.facts.trusted.tolist() == [False, True]
+
+
 def test_a_restored_table_is_the_same_and_its_own() -> None:
     table = ClientTable(staleness_window=2)
     table.ensure(2)
@@ -136,15 +160,19 @@ def test_the_estimate_is_the_mean_of_the_last_few(values: list[int], window: int
     assert table.facts.staleness_estimate()[0] == pytest.approx(expected)
 
 
-VERBS = st.sampled_from(["join", "leave", "start", "end", "report", "hold", "let go", "debit"])
+VERBS = st.sampled_from(
+    ["join", "leave", "start", "end", "report", "doubt", "hold", "let go", "debit", "credit"]
+)
 
 
 def do(table: ClientTable, verb: str, client: int) -> None:
     match verb:
         case "join":
             table.join(client, 10)
-        case "leave" | "start" | "end" | "debit":
+        case "leave" | "start" | "end" | "debit" | "credit":
             getattr(table, verb)(client)
+        case "doubt":
+            table.doubt(client, 0.5)
         case "report":
             table.report(update(client, loss=1.0))
         case _:

@@ -2,7 +2,7 @@
 
 Guided selection prefers high losses, so clients with wrong labels are picked again and again until
 most of the recent losses are theirs. To a clustering of these (`reliability.py`) it is then the
-others that stand apart: where a fifth of the clients is corrupted it never finds one of them.
+others that stand apart (docs/decisions/012 has numbers).
 
 So a loss is held against the latest losses that were themselves believed:
 
@@ -14,8 +14,8 @@ update stays out of the model unless asked for. As in the paper (Jiang et al., "
 section 4.2), it costs the client a credit; but every loss that is believed gives one back, so that
 clients with difficult data, now and then too high, are not banned in the long run.
 
-Should three quarters of the latest losses be doubted, then it is training itself that has changed:
-what was believed is forgotten, and judging starts anew.
+Should more than three quarters of the latest losses be doubted, then it is training itself that has
+changed: what was believed is forgotten, and judging starts anew.
 """
 
 from __future__ import annotations

@@ -271,7 +271,7 @@ class ClientManager:
         if self._judge is None:
             return []
         if not self._judge.is_outlier(update):
-            if self._judge.forgives:
+            if self._judge.forgives and update.report.loss is not None:
                 self.table.credit(update.client)
             return []
         if (usual := self._judge.usual_loss) is not None:

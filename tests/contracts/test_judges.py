@@ -1,0 +1,92 @@
+"""What holds of every judge: add yours to the table and it is held to all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs import implementations, through_json
+from worlds import update
+
+import pisces.clients
+from pisces.clients.doubt import HighLosses
+from pisces.clients.reliability import LossOutliers
+from pisces.policy import Judge
+from pisces.types import Update
+
+C = 4  # concurrency
+JUDGES: dict[str, Callable[[], Judge]] = {
+    "high losses": lambda: HighLosses(C),
+    "high losses, kept": lambda: HighLosses(C, sigmas=1.0, drop=False),
+    "loss outliers": lambda: LossOutliers(C),
+    "loss outliers, as the code of Pisces": lambda: LossOutliers(C, eps=0.5),
+    "loss outliers, dropped": lambda: LossOutliers(C, window=0, drop=True),
+}
+
+every_judge = pytest.mark.parametrize("name", JUDGES)
+
+losses = st.sampled_from([0.5, 0.9, 1.0, 1.1, 1.3, 9.0]) | st.floats(0.0, 50.0)
+some_updates = st.lists(
+    st.builds(update, st.integers(0, 9), version=st.integers(0, 3), loss=st.none() | losses),
+    max_size=40,
+)
+
+
+def verdicts(judge: Judge, updates: Sequence[Update]) -> list[bool]:
+    return [judge.is_outlier(u) for u in updates]
+
+
+def test_every_judge_has_a_row() -> None:
+    found = implementations(pisces.clients, "is_outlier")
+    assert found == {type(make()) for make in JUDGES.values()}
+
+
+@every_judge
+@pytest.mark.parametrize("loss", [1.0, 99.0])
+def test_only_what_stands_apart_is_an_outlier(name: str, loss: float) -> None:
+    alike = [update(client, loss=1.0) for client in range(C)]
+    assert verdicts(JUDGES[name](), [*alike, update(C, loss=loss)]) == [False] * C + [loss > 1.0]
+
+
+@every_judge
+def test_nobody_is_judged_among_fewer_than_run_at_once(name: str) -> None:
+    few = [update(client, loss=10.0**client) for client in range(C - 1)]
+    assert verdicts(JUDGES[name](), few) == [False] * (C - 1)
+
+
+@every_judge
+@settings(max_examples=30)
+@given(updates=some_updates)
+def test_who_tells_no_loss_changes_nothing(name: str, updates: list[Update]) -> None:
+    told = [u for u in updates if u.report.loss is not None]
+    judge, other = JUDGES[name](), JUDGES[name]()
+    found = list(zip(verdicts(judge, updates), updates, strict=True))
+    assert [v for v, u in found if u.report.loss is not None] == verdicts(other, told)
+    assert not any(v for v, u in found if u.report.loss is None)
+    assert judge.state() == other.state()
+
+
+@every_judge
+@settings(max_examples=30)
+@given(updates=some_updates)
+def test_what_is_usual_lies_among_the_losses_told(name: str, updates: list[Update]) -> None:
+    judge = JUDGES[name]()
+    for n, each in enumerate(updates):
+        judge.is_outlier(each)
+        told = [u.report.loss for u in updates[: n + 1] if u.report.loss is not None]
+        usual = judge.usual_loss
+        assert usual is None or min(told) <= usual <= max(told)
+
+
+@every_judge
+@settings(max_examples=30)
+@given(updates=some_updates, cut=st.integers(0, 40))
+def test_goes_on_from_its_state(name: str, updates: list[Update], cut: int) -> None:
+    judge, fresh = JUDGES[name](), JUDGES[name]()
+    verdicts(judge, updates[:cut])
+    fresh.restore(through_json(judge.state()))
+    assert fresh.usual_loss == judge.usual_loss
+    assert verdicts(fresh, updates[cut:]) == verdicts(judge, updates[cut:])
+    assert fresh.state() == judge.state()
