@@ -55,6 +55,9 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "pisces-without-adaptive-pace": protocols.pisces_without_adaptive_pace,
     "pisces-without-guard": protocols.pisces_without_guard,
 }
+# Count up when a protocol comes to do other things with the same settings: runs made before, as
+# `results.json` keeps them, are then no longer its own. Its variants count with it.
+REVISIONS = {"pisces": 1}
 
 
 SHORTEST_TICK_S = 1e-3  # less is a mistake that would take for ever
@@ -328,6 +331,12 @@ def resolved(config: cfg.Config) -> cfg.Config:
     given = {**config.protocols.get(original, {}), **config.protocols.get(name, {})}
     settings = settings_of(name, given).model_dump(exclude_none=True)
     return config.model_copy(update={"protocols": {name: settings}})
+
+
+def revision_of(config: cfg.Config) -> int:
+    """How often its protocol has come to do other things with the same settings."""
+    name = known(config.protocol, PROTOCOLS, "protocol")
+    return REVISIONS.get(getattr(PROTOCOLS[name], "variant_of", name), 0)
 
 
 def plans_of(train: cfg.Train) -> Callable[[int], Plan]:

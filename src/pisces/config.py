@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -99,10 +99,8 @@ class Data(Section):
     samples_per_s: Positive = Field(2.5, description="coupled: samples per second of latency")
     alpha_per_s: Positive = Field(0.05, description="coupled: alpha per second of latency")
     min_samples: Count = Field(1, description="natural: leave out clients with fewer samples")
-    max_samples: Count = Field(
-        MOST_SAMPLES,
-        le=MOST_SAMPLES,
-        description="natural: take no more than the first so many of a client's samples",
+    max_samples: Count | None = Field(
+        None, description="natural: take the first so many of a client's samples; none: all"
     )
     overlap: bool = Field(False, description="let clients share samples, as the paper's MNIST does")
     redraw: bool = Field(
@@ -138,7 +136,7 @@ class Data(Section):
                 f"min_samples = {self.min_samples} leaves natural clients out, and partition = "
                 f"{self.partition!r} has none: use partition = 'natural', or leave it out"
             )
-        if self.max_samples < MOST_SAMPLES and self.partition != "natural":
+        if self.max_samples is not None and self.partition != "natural":
             raise ValueError(
                 f"max_samples = {self.max_samples} is for natural clients, and partition = "
                 f"{self.partition!r} has none: use partition = 'natural', or set sizes"
@@ -379,23 +377,32 @@ class Config(Section):
 # --- reading --------------------------------------------------------------------------------------
 
 
-def load(path: str | os.PathLike[str], changes: Sequence[str] = ()) -> Config:
-    """Read a config file, with `key=value` changes on top."""
+def load(
+    path: str | os.PathLike[str], changes: Sequence[str] = (), without: Collection[str] = ()
+) -> Config:
+    """Read a config file but for some tables, with `key=value` changes on top."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the config file: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
-    return parse(text, changes, source=str(path))
+    return parse(text, changes, source=str(path), without=without)
 
 
-def parse(text: str, changes: Sequence[str] = (), source: str = "config") -> Config:
+def parse(
+    text: str,
+    changes: Sequence[str] = (),
+    source: str = "config",
+    *,
+    without: Collection[str] = (),
+) -> Config:
     """Check a config given as TOML text."""
     try:
         values = tomlkit.parse(text).unwrap()
     except TOMLKitError as error:
         raise ConfigError(f"{source}: not TOML: {error}") from error
+    values = {name: value for name, value in values.items() if name not in without}
     for change in changes:
         _apply(values, change)
     return check(values, source)

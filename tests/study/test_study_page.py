@@ -132,6 +132,8 @@ def test_what_was_not_kept_is_not_drawn(study: Study, record: MakeRecord, tmp_pa
 
 def test_the_index_has_a_line_per_study(study: Study, record: MakeRecord) -> None:
     text = index([("speed", study, some(record)), ("other", study, [])])
-    assert text.count("](") == 2  # no links but to pages that are beside it
+    assert text.count("](") == 1  # no links but to pages that are beside it
     assert "| [Speed](speed/RESULTS.md) | Figure 0 | **holds** | 1 of 1 claims hold" in text
-    assert "| [Speed](other/RESULTS.md) | Figure 0 | **not measured** |" in text
+    assert "| Speed | Figure 0 | **not measured** |" in text  # it has no page yet
+    silent = study.model_copy(update={"claim": []})
+    assert "| **no claims** |" in index([("silent", silent, some(record))])

@@ -178,3 +178,16 @@ def test_a_real_study_is_sound(name: str) -> None:
         build.policies_of(run.config)
     for case in study.case:  # each task also runs by itself
         build.resolved(config.load(folder / config_file(case)))
+
+
+def test_a_protocol_that_does_other_things_makes_other_runs(folder: Path) -> None:
+    study = plan.load(folder)
+    before = planned(study, folder, WISH)
+    after = planned(study, folder, replace(WISH, revision=lambda _config: 1))
+    assert not {run.digest for run in before} & {run.digest for run in after}
+
+
+def test_variants_have_the_revision_of_what_they_vary() -> None:
+    parts = [config.parse(f'protocol = "{name}"') for name in ("pisces", "pisces-without-guard")]
+    assert build.revision_of(parts[0]) == build.revision_of(parts[1]) == build.REVISIONS["pisces"]
+    assert build.revision_of(config.parse('protocol = "fedbuff"')) == 0

@@ -108,7 +108,7 @@ def _wish(seeds: Sequence[int] | None, cases: Sequence[str], device: str, *, smo
     def corrupted(config: Config) -> list[int]:
         return list(map(int, world.corrupted_clients(config)))
 
-    return Wish(build.resolved, corrupted, seeds, cases, device, smoke)
+    return Wish(build.resolved, corrupted, seeds, cases, device, smoke, build.revision_of)
 
 
 def _found(folder: Path) -> dict[str, Path]:

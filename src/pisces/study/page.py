@@ -64,8 +64,9 @@ def index(verdicts: Iterable[tuple[str, Study, Sequence[Record]]], *, smoke: boo
     rows = []
     for name, study, records in all_studies:
         judged = judge(study, records)
-        link = f"[{study.title}]({name}/{PAGE})"
-        found = ("none", TRIAL) if smoke else (overall(judged), why(judged))
+        link = f"[{study.title}]({name}/{PAGE})" if records else study.title
+        verdict = overall(judged) if judged else "no claims"
+        found = ("none", TRIAL) if smoke else (verdict, why(judged))
         paper = [study.paper or ""] if of_paper else []
         rows.append([link, *paper, f"**{found[0]}**", found[1]])
     lines = [
