@@ -274,7 +274,7 @@ def test_every_protocol_can_be_named(name: str) -> None:
 
 def test_settings_of_other_protocols_may_stand_in_the_file() -> None:
     config = config_of("protocols.fedbuff.buffer_size=3", "protocols.pisces.staleness_bound=7")
-    world = view([10], latency_s=[14.0], running=[(0, 0, 0.0)])
+    world = view([10], latency_s=[16.0], running=[(0, 0, 0.0)])  # seven versions and its own
     assert build.policies_of(config).pacer.next_check(world) == 2.0
     fedbuff = build.policies_of(config.model_copy(update={"protocol": "fedbuff"}))
     assert isinstance(fedbuff.pacer, Buffered)

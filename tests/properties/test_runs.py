@@ -273,7 +273,8 @@ def test_among_unequals_fedbuff_is_not_fedavg() -> None:
 
 
 def test_the_guard_alone_changes_nothing_while_nobody_is_an_outlier() -> None:
-    world = World(latencies=[1.0, 2.0, 4.0], stop=Stop(time_s=60.0))
+    # Judged by ten to twenty, losses from 1 to 1.09 are alike; by three to six they are not always.
+    world = World(latencies=[1.0, 2.0, 4.0] * 4, concurrency=10, stop=Stop(time_s=60.0))
     guarded, free = (simulate(name, world) for name in ("pisces", "pisces-without-guard"))
     assert of_kind(guarded, "outlier") == []
     assert log_bytes(guarded) == log_bytes(free)
