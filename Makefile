@@ -30,6 +30,7 @@ bench: $(VENV)/.dev  ## speed on this machine's cores, also beside peers: 25 min
 
 bench-gpu: $(VENV)/.dev  ## speed on this machine's GPU (PISCES_DATA: see benchmarks/README)
 	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/comparison.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -165,7 +165,10 @@ def test_a_busy_machine_is_warned_of(
     assert ("the load average is 2.1 on 4 cores" in capsys.readouterr().err) is warned
 
 
-@pytest.mark.parametrize("command", [["paper_mnist.py"], ["peers/compare.py", "--only", "pisces"]])
+@pytest.mark.parametrize(
+    "command",
+    [["paper_mnist.py"], ["comparison.py"], ["peers/compare.py", "--only", "pisces"]],
+)
 def test_without_data_it_says_so_in_a_line(command: list[str], tmp_path: Path) -> None:
     done = run(*command, "--quick", "--results", str(tmp_path / "new"), data=str(tmp_path))
     said = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
@@ -173,6 +176,21 @@ def test_without_data_it_says_so_in_a_line(command: list[str], tmp_path: Path) -
     assert len(said) == 1, done.stderr
     assert "mnist.npz" in said[0]
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "many"])
+def test_runs_at_a_time_are_a_number_of_them(
+    jobs: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import comparison
+
+    monkeypatch.setattr(comparison, "measure", lambda *_: pytest.fail("it goes on"))
+    monkeypatch.setattr(sys, "argv", ["comparison.py", "--quick", f"--jobs={jobs}"])
+    with pytest.raises(SystemExit):
+        comparison.main()
+    said = capsys.readouterr().err
+    assert "--jobs: " in said
+    assert jobs in said
 
 
 # --- peers without an environment -----------------------------------------------------------------
@@ -309,6 +327,7 @@ def test_the_kernels_can_be_hidden_to_time_a_step_without_them() -> None:
         pytest.param(["engine.py"], 2 * 3, id="engine"),
         pytest.param(["control.py"], 3 * 4 * 3 + 2 + 2 + 3 * 4 * 2, id="control"),
         pytest.param(["paper_mnist.py"], 4, id="paper", marks=needs_mnist),
+        pytest.param(["comparison.py", "--jobs", "1"], 1, id="comparison", marks=needs_mnist),
         pytest.param(["peers/compare.py", "--only", "pisces"], 2, id="peers", marks=needs_mnist),
     ],
 )
