@@ -230,7 +230,7 @@ def test_damaged_data_fails_its_case_and_no_other(
 
 
 def test_a_run_that_fails_does_not_end_the_others(done: Path, pisces: Pisces) -> None:
-    wish = Wish(build.resolved, lambda _config: (), seeds=[2])
+    wish = Wish(build.resolved, lambda _config: (), seeds=[2], revision=build.revision_of)
     in_its_way = planned(plan.load(done), done, wish)[0].folder
     (Path("runs/reproduce/speed") / in_its_way).symlink_to("nowhere")
     ran = pisces("reproduce", "speed", "-q", "--jobs", 1, "--seeds", "2")
