@@ -188,6 +188,14 @@ REFUSALS = {
         "[data]\npartition = 'iid'\nmin_samples = 5",
         "data: min_samples = 5 leaves natural clients out, and partition = 'iid' has none: use",
     ),
+    "rich clients of our making": (
+        "[data]\npartition = 'iid'\nmax_samples = 5",
+        "data: max_samples = 5 is for natural clients, and partition = 'iid' has none: use",
+    ),
+    "clients cut to nothing": (
+        "[data]\npartition = 'natural'\nmax_samples = 0",
+        "data.max_samples: must be greater than or equal to 1, not 0",
+    ),
     "no words": (
         "[data]\nvocabulary = 0",
         "data.vocabulary: must be greater than or equal to 1, not 0",

@@ -262,6 +262,14 @@ def test_dropout_is_off_and_nothing_is_recorded_for_gradients() -> None:
     assert model[0].weight.grad is None
 
 
+@pytest.mark.parametrize("right", [9780, 8400, 9500, 9000, 9700])
+def test_a_target_that_is_met_exactly_is_met(right: int) -> None:
+    # As a float32 mean, 9780 of 10 000 would be 0.97799998.
+    targets = torch.zeros(10_000, dtype=torch.int64)
+    outputs = torch.nn.functional.one_hot((torch.arange(10_000) >= right).long(), 2).float()
+    assert accuracy(outputs, targets) == right / 10_000
+
+
 def test_accuracy_takes_sequences_too() -> None:
     # Two sequences of two tokens, three classes: right, wrong, right, right.
     outputs = nn.functional.one_hot(torch.tensor([[0, 1], [2, 2]]), 3).float()

@@ -136,6 +136,17 @@ def test_poor_authors_are_left_out() -> None:
         simulation(config_of("clients.count=4", "data.min_samples=16"))
 
 
+def test_talkative_authors_are_cut_short() -> None:
+    changes = ("clients.count=3", "data.min_samples=16")
+    whole, cut = (
+        simulation(config_of(*changes, *more)).data for more in ((), ("data.max_samples=18",))
+    )
+    assert sorted(cut.num_examples) == [16, 18, 18]
+    for client in range(3):
+        (all_of_it, _), (first, _) = whole.client(client), cut.client(client)
+        assert first.equal(all_of_it[:18])
+
+
 @pytest.mark.skipif(
     not (Path(os.environ.get("PISCES_DATA", "")) / "stackexchange").is_dir(),
     reason="PISCES_DATA names no folder with stackexchange",

@@ -239,5 +239,9 @@ class _Column:
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> float:
-    """Share of samples whose largest output is their target."""
-    return float((outputs.argmax(dim=-1) == targets).float().mean())
+    """Share of samples whose largest output is their target.
+
+    Counted: a mean in float32 of 9780 out of 10 000 is just below 0.978, a target it has met.
+    """
+    right = outputs.argmax(dim=-1) == targets
+    return int(right.sum()) / right.numel()

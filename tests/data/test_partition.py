@@ -164,9 +164,6 @@ def test_partitions_refuse(make, words: str) -> None:  # type: ignore[no-untyped
         make(generator(0))
 
 
-# --- natural clients ------------------------------------------------------------------------------
-
-
 # --- pools ----------------------------------------------------------------------------------------
 
 
@@ -228,6 +225,24 @@ def test_natural_chooses_among_those_with_enough_rows() -> None:
     assert all(len(r) >= 20 and len(np.unique(ids[r])) == 1 for rows in chosen for r in rows)
     assert_disjoint(chosen[0], [len(r) for r in chosen[0]], len(ids))
     assert [len(r) for r in chosen[0]] != [len(r) for r in chosen[1]]
+
+
+def test_rich_natural_clients_keep_their_first_rows() -> None:
+    ids = np.array([7, 3, 7, 9, 3, 7])
+    rows = partition.natural(ids, 3, generator(0), max_size=2)
+    assert sorted(r.tolist() for r in rows) == [[0, 2], [1, 4], [3]]
+    # Those with enough are counted before anything is cut: client 7, with 3 rows.
+    (one,) = partition.natural(ids, 1, generator(0), min_size=3, max_size=1)
+    assert one.tolist() == [0]
+    # The same clients are drawn, cut or not.
+    whole, cut = (partition.natural(ids, 2, generator(4), max_size=most) for most in (None, 1))
+    assert [r[:1].tolist() for r in whole] == [r.tolist() for r in cut]
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_natural_clients_are_not_cut_to_nothing(most: int) -> None:
+    with pytest.raises(ConfigError, match=f"at least one row, not {most}"):
+        partition.natural([7], 1, generator(0), max_size=most)
 
 
 def test_too_few_natural_clients_are_counted() -> None:

@@ -91,6 +91,8 @@ def natural(
     """
     if num_clients < 1:
         raise ConfigError(f"there must be at least one client, not {num_clients}")
+    if max_size is not None and max_size < 1:
+        raise ConfigError(f"a client keeps at least one row, not {max_size}; ask for more")
     found, owner, counts = np.unique(np.asarray(ids), return_inverse=True, return_counts=True)
     enough = np.flatnonzero(counts >= min_size)
     if len(enough) < num_clients:

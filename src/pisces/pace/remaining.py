@@ -15,14 +15,14 @@ known, this one is never the slower: a client started x after a version asks for
 (b + 1), which is at most latency / b or over before it started, and for no more after that. Where a
 version came late, because no update was there, the rest come sooner and make up for it.
 
-A client nobody has heard from, or one that should be back by now, is thought to need as long again
-as it has been running (a guess that suits few slow clients among many fast ones, and that no unit
-of time has to be told). Then a new client hardly slows anybody down at first, and the longer it
-stays away, the more. Once it sets the interval, each version multiplies the time it has been
-running by (left + 1) / left, so that (left + 1) x time stays the same: with b / 2 left at some time
-t, about b / 4 are left at 2 t, b / 8 at 4 t and none at b t / 2. Whoever takes longer is waited for
-no more: the interval is then what it has been running over b, much as in the mode `elapsed`, and
-its update is staler than b.
+A client nobody has heard from is thought to need as long again as it has been running (a guess that
+suits few slow clients among many fast ones, and that no unit of time has to be told). Then a new
+client hardly slows anybody down at first, and the longer it stays away, the more. Once it sets the
+interval, each version multiplies the time it has been running by (left + 1) / left, so that
+(left + 1) x time stays the same: with b / 2 left at some time t, about b / 4 are left at 2 t, b / 8
+at 4 t and none at b t / 2. One that should be back by now is thought to need its usual latency once
+more: it may have fallen silent, and is not worth slowing everybody down for long. Whoever has no
+interval left is waited for no more, and its update is staler than b.
 """
 
 from __future__ import annotations
@@ -62,11 +62,14 @@ class Remaining(Pacer):
         if not len(running):
             return last
         left = self._bound + 1 - (view.version - running.versions)  # of its intervals
-        expected_at = running.started_at + view.clients.latency_s[running.clients]
+        latency_s = view.clients.latency_s[running.clients]
+        expected_at = running.started_at + latency_s
         foreseen = expected_at > last  # not so where a latency is not known: NaN
         # Rounding must not let a version slip in before a client that may see none.
         expected_at = np.where(left <= 1, expected_at * (1 + ROUNDING), expected_at)
         run_so_far = np.maximum(last - running.started_at, 0.0)
-        remaining = np.where(foreseen, expected_at - last, run_so_far)
-        spread_over = np.where(left >= 1, left, np.where(foreseen, 1, self._bound))
-        return last + float((remaining / spread_over).max())
+        again = np.where(np.isnan(latency_s), run_so_far, latency_s)
+        remaining = np.where(foreseen, expected_at - last, again)
+        waited_for = foreseen | (left >= 1)
+        intervals = np.where(waited_for, remaining / np.maximum(left, 1), 0.0)
+        return last + float(intervals.max())
