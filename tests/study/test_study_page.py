@@ -43,6 +43,25 @@ def test_the_page(study: Study, record: MakeRecord) -> None:
     assert "- 12 runs, seeds 1, 2, 3; wall time together 30 s" in text
 
 
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [
+        (Path("experiments"), "pisces reproduce speed"),
+        (Path("experiments").resolve(), "pisces reproduce speed"),
+        (Path("my own"), "pisces reproduce speed --folder 'my own'"),
+    ],
+)
+def test_commands_on_the_page_work_as_they_are(
+    study: Study, record: MakeRecord, folder: Path, command: str
+) -> None:
+    missing = {"large": Missing(num_runs=20, seconds=1200.0, dataset="femnist")}
+    text = page(Results("speed", study, some(record), {}, missing, folder=folder))
+    assert f": `{command} --case large`." in text
+    assert f"\n- `{command}`\n" in text
+    trial = page(Results("speed", study, some(record), {}, {}, smoke=True, folder=folder))
+    assert f"\n- `{command} --smoke`\n" in trial
+
+
 def test_the_page_says_what_open_means(study: Study, record: MakeRecord) -> None:
     records = [record("fast", 1, 100.0), record("slow", 1, (50.0, math.inf))]
     text = page(Results("speed", study, records, {}, {}))

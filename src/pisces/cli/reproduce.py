@@ -51,7 +51,7 @@ def reproduce(
     pages_only: Annotated[
         bool, typer.Option("--pages-only", help="Run nothing; pages anew, from results.json alone.")
     ] = False,
-    folder: Annotated[Path, typer.Option(help="Where the studies are.")] = Path("experiments"),
+    folder: Annotated[Path, typer.Option(help="Where the studies are.")] = plan.FOLDER,
     out: Annotated[
         Path | None,
         typer.Option(

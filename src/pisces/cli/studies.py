@@ -124,14 +124,15 @@ def write_pages(
     works: Sequence[Work], all_studies: Iterable[Path], place: Place, wish: Wish, *, anew: bool
 ) -> None:
     """The page of each study that has changed, and the one over all of them."""
+    studies = list(all_studies)
+    folder = studies[0].parent
     for work in works:
         if work.num_dropped and not anew:  # only now: what was refused has cost nothing
             work.save()
         has_page = (work.pages / PAGE).exists()
         if work.has_changed or (anew and has_page) or (work.records and not has_page):
-            _write_page(work, place)
-    studies = list(all_studies)
-    over_all = place.index_of(studies[0].parent)
+            _write_page(work, place, folder)
+    over_all = place.index_of(folder)
     if not over_all.exists() and not any(work.records for work in works):
         return
     opened = {work.name: work for work in works}
@@ -143,7 +144,7 @@ def write_pages(
     replace_file(over_all, text.encode())
 
 
-def _write_page(work: Work, place: Place) -> None:
+def _write_page(work: Work, place: Place, folder: Path) -> None:
     from pisces.study.figures import draw  # matplotlib is slow to import
 
     kept = work.in_order()
@@ -153,5 +154,5 @@ def _write_page(work: Work, place: Place) -> None:
         if (of_case := [record for record in kept if record.case == case.name])
     }
     missing = {} if place.is_trial else work.missing()
-    results = Results(work.name, work.study, kept, pictures, missing, place.is_trial)
+    results = Results(work.name, work.study, kept, pictures, missing, place.is_trial, folder)
     replace_file(work.pages / PAGE, page(results).encode())

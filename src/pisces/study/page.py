@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pisces.report.estimate import MIN_BOOTSTRAP, estimate, in_words, times
 from pisces.report.measures import MEASURES
 from pisces.report.table import duration
 from pisces.study.claims import Judged, by_seed, judge, overall, paired, why
-from pisces.study.plan import Case, Study
+from pisces.study.plan import FOLDER, Case, Study
 from pisces.study.records import Record
 from pisces.study.runs import TRIAL
 
@@ -39,6 +41,14 @@ class Results:
     pictures: Mapping[str, Sequence[Drawn]]  # by case
     missing: Mapping[str, Missing]  # by case; nothing where all is done
     smoke: bool = False
+    folder: Path = FOLDER  # where the study is
+
+    @property
+    def command(self) -> str:
+        """What makes its runs."""
+        is_usual = self.folder.resolve() == FOLDER.resolve()
+        where = "" if is_usual else f" --folder {shlex.quote(str(self.folder))}"
+        return f"pisces reproduce {self.name}{where}"
 
     def of(self, case: Case) -> list[Record]:
         """The records of a case."""
@@ -166,7 +176,7 @@ def _missing(results: Results, case: Case) -> str:
     what = "Not all run" if results.of(case) else "Not run"
     return (
         f"*{what}: runs to make: {left.num_runs}, about {duration(left.seconds)} one at a time: "
-        f"`pisces reproduce {results.name} --case {case.name}`. Needs the dataset {left.dataset} "
+        f"`{results.command} --case {case.name}`. Needs the dataset {left.dataset} "
         "(`pisces data list` says where it is).*"
     )
 
@@ -228,7 +238,7 @@ def _made(results: Results) -> Iterator[str]:
     records = results.records
     seeds = sorted({record.seed for record in records})
     yield from ("## How it was run", "")
-    yield f"- `pisces reproduce {results.name}{' --smoke' if results.smoke else ''}`"
+    yield f"- `{results.command}{' --smoke' if results.smoke else ''}`"
     took = duration(sum(record.wall_s for record in records))
     yield f"- {len(records)} runs, seeds {', '.join(map(str, seeds))}; wall time together {took}"
     for made_with in sorted({f"{r.made_with}; {r.trained_by}" for r in records}):

@@ -20,6 +20,7 @@ from pisces.errors import ConfigError
 from pisces.explain import explain, known
 from pisces.report.measures import MEASURES
 
+FOLDER = Path("experiments")  # where studies are unless said otherwise
 STUDY = "study.toml"
 Comparison = Literal["value", "speedup", "ratio", "difference"]
 Picture = Literal["curves", "bars", "sweep", "aggregations", "involvement", "staleness", "losses"]
