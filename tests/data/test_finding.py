@@ -91,6 +91,16 @@ def test_a_missing_dataset_says_how_to_get_it_and_where_it_looked(places: Path, 
     assert CATALOGUE[name].ready.files[0] in message
 
 
+def test_half_a_dataset_says_what_is_missing(places: Path) -> None:
+    folder = datafiles.mnist_idx(places / "named" / "mnist" / "raw")
+    (folder / "t10k-labels-idx1-ubyte").unlink()
+    with pytest.raises(MissingDataError) as caught:
+        load("mnist")
+    message = str(caught.value)
+    assert message.startswith("mnist is not whole: there is train-images*idx3-ubyte*, ")
+    assert "but no t10k-labels*idx1-ubyte* beside it. Get it: pisces data get mnist" in message
+
+
 def real(name: str) -> str:
     """The folder that `PISCES_DATA` names, if it has the dataset."""
     folder = Path(os.environ.get("PISCES_DATA", "nowhere"))

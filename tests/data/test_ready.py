@@ -149,6 +149,19 @@ def test_files_that_are_not_there(tmp_path: Path, origin: str) -> None:
         ready.get("mnist", tmp_path / "data", tmp_path / origin)
 
 
+@pytest.mark.parametrize("as_tar", [False, True])
+def test_a_part_that_is_not_there(tmp_path: Path, as_tar: bool) -> None:
+    datafiles.leaf(tmp_path / "leaf" / "train" / "a.json", {"a": ([[0.5] * 784] * 10, [1] * 10)})
+    origin = tmp_path / "leaf"
+    if as_tar:
+        origin = tmp_path / "leaf.tar"
+        with tarfile.open(origin, "w") as tar:
+            tar.add(tmp_path / "leaf", "data")
+    words = r"femnist is not whole: there is train/\*.json, but no test/\*.json beside it"
+    with pytest.raises(MissingDataError, match=f"--from {origin}: {words}"):
+        ready.get("femnist", tmp_path / "data", origin)
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match=r"--from .*nowhere: no such file or folder$"):
         ready.get("mnist", tmp_path / "data", tmp_path / "nowhere")
@@ -158,8 +171,9 @@ def test_what_is_not_the_dataset_is_not_written(tmp_path: Path) -> None:
     datafiles.idx(
         datafiles.mnist_idx(tmp_path) / "train-labels-idx1-ubyte", np.full(6, 10, np.uint8)
     )
-    with pytest.raises(DataError, match="train labels"):
+    with pytest.raises(DataError, match=r"train labels.*; put a good copy there") as caught:
         ready.get("mnist", tmp_path / "data", tmp_path)
+    assert "PISCES_DATA" not in str(caught.value)  # it names where runs look, not `--from`
     assert not (tmp_path / "data").exists()
 
 

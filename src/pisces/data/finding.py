@@ -87,19 +87,43 @@ def search(entry: Entry, folder: Path) -> Place | None:
 
 def _places(entry: Entry, source: Source, folders: Iterable[Path]) -> Iterator[Place]:
     for folder in folders:
-        files = [sorted(p for p in folder.glob(f) if p.is_file()) for f in source.files]
+        files = _files(source, folder)
         if all(files):
             yield Place(entry, source, files)
+
+
+def _files(source: Source, folder: Path) -> list[list[Path]]:
+    return [sorted(p for p in folder.glob(f) if p.is_file()) for f in source.files]
 
 
 def _missing(name: str, folders: Sequence[Path]) -> MissingDataError:
     entry = CATALOGUE[name]
     places = " and ".join(str(folder / name) for folder in folders)
     return MissingDataError(
-        f"{name} is not there. Get it: pisces data get {name}"
+        f"{absent(name, [folder / name for folder in folders])}. Get it: pisces data get {name}"
         f"{'' if entry.hub else ' --from FOLDER'}. Looked in {places} (data.folder or the variable "
         f"PISCES_DATA names another folder) for {forms(entry)}"
     )
+
+
+def absent(name: str, folders: Iterable[Path]) -> str:
+    """That a dataset is not in these folders, or which of its files are missing beside others."""
+    halves = [
+        _half(source, within)
+        for source in CATALOGUE[name].sources
+        for folder in folders
+        for within in (folder, *sorted(folder.glob("*")), *sorted(folder.glob("*/*")))
+    ]
+    has, lacks = max(halves, key=lambda half: (bool(half[0]), -len(half[1])))
+    if not has:
+        return f"{name} is not there"
+    return f"{name} is not whole: there is {', '.join(has)}, but no {', '.join(lacks)} beside it"
+
+
+def _half(source: Source, folder: Path) -> tuple[list[str], list[str]]:
+    """The patterns that files in the folder match, and those that none does."""
+    found = dict(zip(source.files, _files(source, folder), strict=True))
+    return [p for p, files in found.items() if files], [p for p in found if not found[p]]
 
 
 def forms(entry: Entry) -> str:

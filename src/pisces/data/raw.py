@@ -77,8 +77,8 @@ def silent(done: int, of: int) -> None:
 def damaged(path: Path, reason: object) -> DataError:
     """The error for a file that is there but cannot be used."""
     return DataError(
-        f"{path} is damaged or not the dataset ({reason}); put a good copy there, or point "
-        "PISCES_DATA or data.folder elsewhere"
+        f"{path} is damaged or not the dataset ({reason}); put a good copy there, or name another "
+        "place"
     )
 
 

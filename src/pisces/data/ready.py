@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from pisces.data.catalogue import CATALOGUE, Entry
-from pisces.data.finding import Place, forms, search
+from pisces.data.finding import Place, absent, forms, search
 from pisces.data.formats import npz
 from pisces.data.raw import MOST_BYTES, Raw, Tell, reading, reason, silent
 from pisces.errors import DataError, MissingDataError
@@ -151,7 +151,7 @@ def _place(name: str, within: Path, named: Path) -> Place:
     place = _single(entry, within) if within.is_file() else search(entry, within)
     if place is None:
         raise MissingDataError(
-            f"--from {named}: {name} is not there, which would be {forms(entry)}. "
+            f"--from {named}: {absent(name, [within])}. It comes as {forms(entry)}. "
             f"To get it, {entry.by_hand}"
         )
     return place
