@@ -44,7 +44,7 @@ def test_the_page(study: Study, record: MakeRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "command"),
+    ("where", "command"),
     [
         (Path("experiments"), "pisces reproduce speed"),
         (Path("experiments").resolve(), "pisces reproduce speed"),
@@ -52,13 +52,13 @@ def test_the_page(study: Study, record: MakeRecord) -> None:
     ],
 )
 def test_commands_on_the_page_work_as_they_are(
-    study: Study, record: MakeRecord, folder: Path, command: str
+    study: Study, record: MakeRecord, where: Path, command: str
 ) -> None:
     missing = {"large": Missing(num_runs=20, seconds=1200.0, dataset="femnist")}
-    text = page(Results("speed", study, some(record), {}, missing, folder=folder))
+    text = page(Results("speed", study, some(record), {}, missing, folder=where))
     assert f": `{command} --case large`." in text
     assert f"\n- `{command}`\n" in text
-    trial = page(Results("speed", study, some(record), {}, {}, smoke=True, folder=folder))
+    trial = page(Results("speed", study, some(record), {}, {}, smoke=True, folder=where))
     assert f"\n- `{command} --smoke`\n" in trial
 
 

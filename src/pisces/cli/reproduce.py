@@ -155,7 +155,8 @@ def _say(works: Sequence[Work], outcome: Outcome, gone: str, *, is_trial: bool) 
     for work in works:
         judged = judge(work.study, work.in_order())
         found = MEANS_NOTHING if is_trial else in_short(judged)
-        text = f"{work.name}: {found} ({work.pages / PAGE})"
+        page = work.pages / PAGE
+        text = f"{work.name}: {found}" + (f" ({page})" if page.exists() else "")
         stdout.print(text, soft_wrap=True, highlight=False, markup=False)
         if work.num_dropped:
             records = "record" if work.num_dropped == 1 else "records"
