@@ -71,6 +71,16 @@ REFUSALS = {
         "protocols.fedbuff: bufer_size: unknown key",
         "did you mean buffer_size?",
     ),
+    "setting of another protocol": (
+        ["protocols.pisces-paper.full_step=0.5"],
+        "protocols.pisces-paper: full_step: unknown key; it is a setting of pisces",
+        "",
+    ),
+    "setting of a variant": (
+        ["protocols.pisces.buffer_size=4"],
+        "buffer_size: unknown key; it is a setting of fedbuff, pisces-without-adaptive-pace",
+        "",
+    ),
     "bound below 1": (
         ["protocols.pisces.staleness_bound=0"],
         "protocols.pisces: staleness_bound: must be greater than or equal to 1, not 0",

@@ -305,18 +305,33 @@ def named_policies(
 
 def settings_of(name: str, given: Mapping[str, Any]) -> cfg.Section:
     """A protocol's settings, checked; their types and defaults come from its signature."""
-    protocol = PROTOCOLS[name]
-    hints = get_type_hints(protocol, include_extras=True)
+    hints = get_type_hints(PROTOCOLS[name], include_extras=True)
     fields: dict[str, Any] = {
-        key: (hints[key], parameter.default)
-        for key, parameter in inspect.signature(protocol).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        key: (hints[key], default) for key, default in _settings(PROTOCOLS[name]).items()
     }
     model = create_model(name, __base__=cfg.Section, **fields)
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:
-        raise ConfigError(explain(error, f"protocols.{name}", list(fields))) from None
+        told = explain(error, f"protocols.{name}", list(fields), owners=_owners())
+        raise ConfigError(told) from None
+
+
+def _settings(protocol: Callable[..., Policies]) -> dict[str, Any]:
+    """A protocol's settings with their defaults."""
+    parameters = inspect.signature(protocol).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def _owners() -> dict[str, str]:
+    """Which protocols have a setting; variants are named only for what they have of their own."""
+    owners: dict[str, list[str]] = {}
+    for name, protocol in PROTOCOLS.items():
+        original = PROTOCOLS.get(getattr(protocol, "variant_of", ""))
+        inherited = {} if original is None else _settings(original)
+        for key in _settings(protocol).keys() - inherited.keys():
+            owners.setdefault(key, []).append(name)
+    return {key: ", ".join(names) for key, names in owners.items()}
 
 
 def resolved(config: cfg.Config) -> cfg.Config:

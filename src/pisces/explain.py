@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from reprlib import repr as shortened  # a value may be a whole table
 
 from pydantic import ValidationError
@@ -13,26 +13,33 @@ from pisces.errors import ConfigError
 
 
 def explain(
-    error: ValidationError, source: str, keys: Sequence[str], kinds: Sequence[str] = ()
+    error: ValidationError,
+    source: str,
+    keys: Sequence[str],
+    kinds: Sequence[str] = (),
+    owners: Mapping[str, str] | None = None,
 ) -> str:
     """One line per wrong key.
 
-    `keys` are those that would have been right, `kinds` the names of a table's alternatives.
+    `keys` are those that would have been right, `kinds` the names of a table's alternatives,
+    `owners` says of keys that would be right elsewhere whose they are.
     """
     wrong: dict[str, list[str]] = {}  # what may be one of several things breaks several rules
     for detail in error.errors():
         key = ".".join(_path(detail, kinds))
-        wrong.setdefault(key, []).append(_rule(detail, key, keys))
+        wrong.setdefault(key, []).append(_rule(detail, key, keys, owners or {}))
     return "\n".join(
         ": ".join(filter(None, (source, key, "; or ".join(rules)))) for key, rules in wrong.items()
     )
 
 
-def _rule(detail: ErrorDetails, key: str, keys: Sequence[str]) -> str:
+def _rule(detail: ErrorDetails, key: str, keys: Sequence[str], owners: Mapping[str, str]) -> str:
     """What was expected instead of which value, or the nearest valid key."""
     match detail["type"]:
         case "extra_forbidden" if key in keys:  # only one table comes in several kinds
             return f"not a key of kind {detail['loc'][1]!r}"
+        case "extra_forbidden" if key in owners:
+            return f"unknown key; it is a setting of {owners[key]}"
         case "extra_forbidden":
             return f"unknown key{_nearest(key, keys)}"
         case "missing":
