@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -93,7 +93,7 @@ def reproduce(
             collect(works, place)
             outcome = run(works, jobs, quiet=quiet)
         write_pages(works, found.values(), place, wish, anew=pages_only)
-    _say(works, outcome, "left out" if pages_only else "dropped", is_trial=smoke)
+    _say(works, outcome, pages_only=pages_only, is_trial=smoke)
     if outcome.interrupted:
         raise typer.Exit(130)
     if outcome.failures or outcome.spoilt:
@@ -150,7 +150,7 @@ def _listing(works: Sequence[Work]) -> Table:
     return table
 
 
-def _say(works: Sequence[Work], outcome: Outcome, gone: str, *, is_trial: bool) -> None:
+def _say(works: Sequence[Work], outcome: Outcome, *, pages_only: bool, is_trial: bool) -> None:
     """What there is now, study by study; what could not be run and why."""
     for work in works:
         judged = judge(work.study, work.in_order())
@@ -158,9 +158,8 @@ def _say(works: Sequence[Work], outcome: Outcome, gone: str, *, is_trial: bool) 
         page = work.pages / PAGE
         text = f"{work.name}: {found}" + (f" ({page})" if page.exists() else "")
         stdout.print(text, soft_wrap=True, highlight=False, markup=False)
-        if work.num_dropped:
-            records = "record" if work.num_dropped == 1 else "records"
-            _warn(f"{work.name}: {gone} {work.num_dropped} {records} made with other settings")
+        for told in _left_out(work, pages_only):
+            _warn(f"{work.name}: {told}")
     for name, lack in outcome.skipped.items():
         _warn(f"skipped {name}: {lack}")
     for name, damage in outcome.spoilt.items():
@@ -169,6 +168,26 @@ def _say(works: Sequence[Work], outcome: Outcome, gone: str, *, is_trial: bool) 
         _warn(f"failed {failure.job.out}: {type(failure.error).__name__}: {failure.error}")
     if outcome.interrupted:
         _warn(f"interrupted: {outcome.num_runs} runs were finished and are kept")
+
+
+def _left_out(work: Work, pages_only: bool) -> Iterator[str]:
+    """What became of records that do not count any more."""
+    gone = "left out" if pages_only else "dropped"
+    if work.outdated:
+        yield f"{gone} {_records(len(work.outdated))} made with other settings"
+    if work.num_reread:
+        yield f"read {_records(work.num_reread)} anew from their run folders, for another target"
+    if work.off_target:
+        again = "their runs are made again"
+        if pages_only:
+            again = f"without --pages-only read anew from run folders; where those are gone {again}"
+        else:
+            again = f"their run folders are not there, so {again}"
+        yield f"{gone} {_records(len(work.off_target))} for another target: {again}"
+
+
+def _records(num: int) -> str:
+    return f"{num} record" if num == 1 else f"{num} records"
 
 
 def _warn(text: str) -> None:

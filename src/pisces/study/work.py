@@ -53,8 +53,10 @@ class Work:
     whole: Sequence[Planned]  # all its runs, with its own seeds
     asked: Sequence[Planned]  # those of the cases and seeds asked for
     records: dict[Key, Record]
-    num_dropped: int
+    outdated: Sequence[Record]  # left out: of other settings
+    off_target: dict[Key, Record]  # left out: of the same run, but for another target
     corrupted: Corrupted
+    num_reread: int = 0  # of those for another target, from their run folders
     has_changed: bool = False
 
     def left(self) -> list[Planned]:
@@ -80,6 +82,7 @@ class Work:
         with suppress(*DAMAGED):
             self.records[run.key] = self._record(run, folder)
         if run.key in self.records:
+            self.num_reread += self.off_target.pop(run.key, None) is not None
             self.save()
 
     def save(self) -> None:
@@ -129,8 +132,9 @@ def open_study(folder: Path, place: Place, wish: Wish) -> Work:
     seeds = sorted({1 + record.seed - study.first_seed for record in found})
     every_case = [case.name for case in study.case]
     known = planned(study, folder, replace(wish, cases=every_case, seeds=seeds)) if found else []
-    now = {run.key: (run.digest, run.target) for run in known}
-    kept = {r.key: r for r in found if now.get(r.key) == (r.digest, r.target)}
+    now = {run.key: run for run in known}
+    same = {r.key: r for r in found if r.key in now and r.digest == now[r.key].digest}
+    kept = {key: record for key, record in same.items() if record.target == now[key].target}
     return Work(
         name=folder.name,
         study=study,
@@ -139,7 +143,8 @@ def open_study(folder: Path, place: Place, wish: Wish) -> Work:
         whole=planned(study, folder, replace(wish, cases=(), seeds=None)),
         asked=planned(study, folder, wish),
         records=kept,
-        num_dropped=len(found) - len(kept),
+        outdated=[record for record in found if record.key not in same],
+        off_target={key: record for key, record in same.items() if key not in kept},
         corrupted=wish.corrupted,
     )
 
