@@ -164,6 +164,20 @@ def test_the_table(pisces: Callable[..., Any], small: str) -> None:
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
+def test_a_run_with_corrupted_clients_says_how_many_were_found(
+    pisces: Callable[..., Any], small: str
+) -> None:
+    changes = ["data.corrupted=0.25", "clients.credits=1", "stop.time_s=200"]
+    ran = pisces("run", small, *(f"--set={change}" for change in changes), "--out", "spoilt")
+    corrupted = set(world.corrupted_clients(config.load(Path(small), changes)).tolist())
+    distrusted = {line["client"] for line in events("spoilt") if line["kind"] == "distrusted"}
+    found, others = len(corrupted & distrusted), len(distrusted - corrupted)
+    assert len(corrupted) == 3  # of 12
+    assert min(found, others) > 0  # else the line says little
+    assert f"distrusted: {found} of 3 corrupted clients, {others} of the others\n" in ran.out
+    assert "corrupted" not in pisces("run", small, "--out", "sound").out
+
+
 def test_json_and_only_that(spawn: Callable[..., Any], small: str) -> None:
     ran = spawn("run", small, "--json", "--verbose", "--out", "r")
     found = json.loads(ran.out)

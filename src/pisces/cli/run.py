@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -43,7 +44,7 @@ def run(
 
       pisces run my.toml --out runs/first --json | jq .final
     """
-    from pisces import build
+    from pisces import build, world
     from pisces.simulation import run as make_run
 
     set_up_logging(verbose)
@@ -62,16 +63,24 @@ def run(
             config_text=config.to_toml(settings),
             listener=Listener(standing, redraw),
         )
-    summary = _show(Run.open(folder), as_json)
+    summary = _show(Run.open(folder), as_json, world.corrupted_clients(settings).tolist())
     raise typer.Exit(EXIT_CODES.get(summary["reason"], 0))
 
 
-def _show(run: Run, as_json: bool) -> dict[str, Any]:
+def _show(run: Run, as_json: bool, corrupted: Collection[int]) -> dict[str, Any]:
     summary = run.summary
     if as_json:
         print_json({**summary, "folder": str(run.path)})
-    else:
-        target, metric = summary["target"], summary["metric"]
-        stdout.print(run_table(run, target=target, metric=metric))
-        stdout.print(f"written to {run.path}", soft_wrap=True, highlight=False, markup=False)
+        return summary
+    stdout.print(run_table(run, target=summary["target"], metric=summary["metric"]))
+    if corrupted:
+        stdout.print(_found(corrupted, summary["distrusted"]), highlight=False)
+    stdout.print(f"written to {run.path}", soft_wrap=True, highlight=False, markup=False)
     return summary
+
+
+def _found(corrupted: Collection[int], distrusted: Collection[int]) -> str:
+    """How many of those corrupted, and of the others, are distrusted."""
+    num = len(set(corrupted).intersection(distrusted))
+    others = len(distrusted) - num
+    return f"distrusted: {num} of {len(corrupted)} corrupted clients, {others} of the others"
