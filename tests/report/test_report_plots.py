@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
 from pisces.report.plots import accuracy_over_time, involvement, staleness
-from pisces.report.sheets import band
+from pisces.report.sheets import at_most_one, band
 
 MakeRun = Callable[..., Run]
 
@@ -51,6 +52,25 @@ def test_a_band_holds_values_until_the_next() -> None:
     assert low.tolist() == [0.1, 0.3, 0.3]
     assert middle.tolist() == [0.2, 0.4, 0.5]
     assert high.tolist() == [0.3, 0.5, 0.8]
+
+
+def test_a_band_may_end_where_its_curves_do() -> None:
+    one = np.array([1.0, 2.0]), np.array([0.1, 0.5])
+    two = np.array([1.0, 3.0]), np.array([0.3, 0.9])
+    grid, low, middle, high = band([one, two], hold=False)
+    # At 3 the first has ended, and the second is all there is.
+    assert grid.tolist() == [1.0, 2.0, 3.0]
+    assert low.tolist() == [0.1, 0.3, 0.9]
+    assert middle.tolist() == [0.2, 0.4, 0.9]
+    assert high.tolist() == [0.3, 0.5, 0.9]
+
+
+@pytest.mark.parametrize(("metric", "top"), [("accuracy", 1.0), ("loss", 1.2)])
+def test_no_accuracy_is_beyond_one(metric: str, top: float) -> None:
+    axes = Figure().subplots()
+    axes.set_ylim(0.5, 1.2)
+    at_most_one(axes, metric)
+    assert axes.get_ylim() == (0.5, top)
 
 
 def test_a_band_of_nothing_is_empty() -> None:

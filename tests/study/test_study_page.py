@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 
 from pisces.study import figures
 from pisces.study.figures import draw
+from pisces.study.material import Material
 from pisces.study.page import Missing, Results, index, page
 from pisces.study.plan import Study
-from pisces.study.records import Record
+from pisces.study.records import Clients, Losses, Record
 
 MakeRecord = Callable[..., Record]
 
@@ -141,6 +142,38 @@ def test_pictures_are_drawn_and_shown(study: Study, record: MakeRecord, tmp_path
     text = page(Results("speed", study, records, {"small": drawn}, {}))
     assert "![the metric over time (small)](figures/small-curves.png)" in text
     assert "## large" not in text  # nothing of it was run, and nothing is left
+
+
+def test_a_variant_has_one_colour_on_all_pictures(study: Study, record: MakeRecord) -> None:
+    small, large = study.case
+    own = large.model_copy(update={"variant": list(reversed(study.variant))[:1]})
+    study = study.model_copy(update={"case": [small, own]})
+    styles = [Material(study, case, []).style("slow") for case in study.case]
+    assert styles[0] == styles[1] != Material(study, own, []).style("fast")
+
+
+def test_sizes_that_are_all_the_same_make_no_picture(
+    study: Study, record: MakeRecord, tmp_path: Path
+) -> None:
+    equal = Clients((4, 4), (1, 2), (0, None), (0.5, None), (1, None))
+    picture = tmp_path / "small-involvement.png"
+    draw(study, study.case[0], [record("fast", 1, 10.0)], tmp_path)
+    assert picture.exists()
+    draw(study, study.case[0], [record("fast", 1, 10.0, clients=equal)], tmp_path)
+    assert not picture.exists()  # nor the one of before
+
+
+def test_losses_end_where_there_are_none_any_more(
+    study: Study, record: MakeRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(figures, "save", lambda figure, _path: drawn.append(figure))
+    until = [Losses((5, 15, 25), (1, 1, 1), column) for column in ((2, 4, None), (3, None, None))]
+    records = [record("fast", seed, 10.0, losses=part) for seed, part in enumerate(until)]
+    only = study.model_copy(update={"figures": ["losses"]})
+    draw(only, study.case[0], records, tmp_path)
+    _, corrupted = drawn[0].axes[0].get_lines()
+    assert corrupted.get_xydata().tolist() == [[5, 2.5], [15, 4]]  # the second has ended at 5
 
 
 def test_what_was_not_kept_is_not_drawn(study: Study, record: MakeRecord, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from pisces.report.sheets import (
     ALONE,
     Style,
     add_legend,
+    at_most_one,
     draw_curves,
     draw_dots,
     draw_target,
@@ -70,6 +71,7 @@ def accuracy_over_time(
     axes.set(xlabel="time (s)", ylabel=metric.replace("_", " "))
     axes.margins(x=0)
     axes.set_xlim(left=0)
+    at_most_one(axes, metric)
     add_legend(figure, axes)
     save(figure, path)
 

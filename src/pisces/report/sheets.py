@@ -22,7 +22,11 @@ Curve: TypeAlias = tuple[Floats, Floats]
 Dash: TypeAlias = str | tuple[int, tuple[int, ...]]
 
 # Okabe and Ito's colours, told apart also by the colour-blind; yellow is left out on white paper.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+# Those of the second line are for the rare study of more than seven.
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
+    *("#882255", "#999933", "#332288", "#888888", "#8C510A"),
+)
 # Black and white printers and the fully colour-blind go by these.
 DASHES: tuple[Dash, ...] = ("-", "--", "-.", ":", (0, (3, 1, 1, 1, 1, 1)))
 PANEL = (3.2, 2.7)  # width and height in inches of one of several panels
@@ -49,9 +53,11 @@ def styles() -> Iterator[Style]:
 # --- curves ---------------------------------------------------------------------------------------
 
 
-def draw_curves(axes: Axes, style: Style, curves: Sequence[Curve], label: str) -> None:
-    """The median of some step curves and, shaded, their range."""
-    grid, low, middle, high = band([curve for curve in curves if len(curve[0])])
+def draw_curves(
+    axes: Axes, style: Style, curves: Sequence[Curve], label: str, *, hold: bool = True
+) -> None:
+    """The median of some step curves and, shaded, their range; `hold` as in `band`."""
+    grid, low, middle, high = band([curve for curve in curves if len(curve[0])], hold=hold)
     axes.step(
         grid, middle, where="post", label=label, color=style.colour, linestyle=style.dash, zorder=3
     )
@@ -90,10 +96,17 @@ def draw_dots(axes: Axes, style: Style, x: ArrayLike, y: ArrayLike) -> None:
     )
 
 
-def band(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats, Floats]:
+def at_most_one(axes: Axes, metric: str) -> None:
+    """Where the metric is an accuracy, leave out what none can be."""
+    if metric.rpartition("_")[2] == "accuracy":
+        axes.set_ylim(top=min(1.0, axes.get_ylim()[1]))
+
+
+def band(curves: Sequence[Curve], *, hold: bool = True) -> tuple[Floats, Floats, Floats, Floats]:
     """A common time grid, and on it the least, median and greatest value of some step curves.
 
-    The grid begins where all have a value; a curve that has ended keeps its last one.
+    The grid begins where all have a value. A curve that has ended keeps its last one, or, without
+    `hold`, counts no more.
     """
     if not curves:
         return (np.empty(0),) * 4
@@ -101,7 +114,10 @@ def band(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats, Floats]:
     grid = np.unique(np.concatenate([times for times, _ in curves]))
     grid = grid[grid >= start]
     held = np.array([v[np.searchsorted(t, grid, side="right") - 1] for t, v in curves])
-    return grid, held.min(axis=0), np.median(held, axis=0), held.max(axis=0)
+    if hold:
+        return grid, held.min(axis=0), np.median(held, axis=0), held.max(axis=0)
+    held[np.array([grid > times[-1] for times, _ in curves])] = np.nan
+    return grid, np.nanmin(held, axis=0), np.nanmedian(held, axis=0), np.nanmax(held, axis=0)
 
 
 # --- paper ----------------------------------------------------------------------------------------

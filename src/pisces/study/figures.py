@@ -13,7 +13,15 @@ from matplotlib.ticker import MaxNLocator
 
 from pisces.report.estimate import in_words
 from pisces.report.measures import MEASURES
-from pisces.report.sheets import Style, draw_curves, draw_dots, draw_target, save, styles
+from pisces.report.sheets import (
+    Style,
+    at_most_one,
+    draw_curves,
+    draw_dots,
+    draw_target,
+    save,
+    styles,
+)
 from pisces.stop import lower_is_better
 from pisces.study.material import (
     Drawn,
@@ -28,16 +36,20 @@ from pisces.study.plan import Case, Picture, Study
 from pisces.study.records import Record
 
 BAND = "median over seeds, shaded: least to greatest"
+UNTIL = "; each ends with its last loss"
 INTERVAL = "median over seeds; lines: 95 % interval, or the range of fewer than five"
+OF_METRIC = ("final", "best", "late")  # measures that are values of the metric
 FIRST_SEED = "a dot per client, first seed"
 
 
 def draw(
     study: Study, case: Case, records: Sequence[Record], folder: Path, *, is_trial: bool = False
 ) -> list[Drawn]:
-    """All pictures the study asks for of one case that was run."""
+    """All pictures the study asks for of one case that was run, and no others."""
     material = Material(study, case, records, is_trial)
     drawn = []
+    for kind in PICTURES:
+        (folder / f"{case.name}-{kind}.png").unlink(missing_ok=True)
     for kind in study.figures:
         figure = PICTURES[kind](material)
         if figure is not None:
@@ -74,6 +86,7 @@ def _look_closer(axes: Axes, records: Sequence[Record]) -> None:
     values = [v for record in records for v in record.values if v is not None]
     best = (min if less_is_more else max)(values, default=target)
     shown = max(4 * abs(best - target), 0.1 * abs(target))
+    at_most_one(axes, records[0].metric)
     low, high = axes.get_ylim()
     if less_is_more:
         axes.set_ylim(top=min(high, target + shown))
@@ -102,8 +115,8 @@ def _losses(material: Material) -> Figure | None:
         for label, style in zip(("honest", "corrupted"), styles(), strict=False):
             parts = [r.losses for r in material.at(variant, x) if r.losses is not None]
             curves = [step_curve(p.times, getattr(p, label)) for p in parts]
-            draw_curves(axes, style, curves, label)
-    return with_legend(figure, panels, material.over_seeds(BAND))
+            draw_curves(axes, style, curves, label, hold=False)
+    return with_legend(figure, panels, material.over_seeds(BAND, UNTIL))
 
 
 # --- against something ----------------------------------------------------------------------------
@@ -146,6 +159,8 @@ def _sweep(material: Material) -> Figure:
         axes.set_xticks([x for x in material.xs if x is not None])
         if measure.endswith("_to_target"):
             axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
+        if measure in OF_METRIC:
+            at_most_one(axes, material.records[0].metric)
     return with_legend(figure, panels, material.over_seeds(INTERVAL, "; hollow: at least"))
 
 
@@ -166,6 +181,11 @@ def _draw_sweep(axes: Axes, material: Material, variant: str, measure: str) -> N
 
 
 def _involvement(material: Material) -> Figure | None:
+    """None also where all clients have the same size: a column of dots says nothing."""
+    clients = [record.clients for record in material.records if record.clients is not None]
+    if len({size for columns in clients for size in columns.num_examples}) < 2:
+        return None
+
     def draw_one(axes: Axes, record: Record, style: Style) -> None:
         assert record.clients is not None
         sizes, picked = floats(record.clients.num_examples), floats(record.clients.num_started)

@@ -50,9 +50,8 @@ class Material:
         return [x for x in self.study.xs_of(self.case) if x in run]
 
     def style(self, variant: str) -> Style:
-        """The same for a variant in every picture."""
-        names = [v.name for v in self.study.variants_of(self.case)]
-        return dict(zip(names, styles(), strict=False))[variant]
+        """The same for a variant in every picture of the study."""
+        return dict(zip(self.study.variant_names, styles(), strict=False))[variant]
 
     def at(self, variant: str, x: float | None) -> list[Record]:
         """One variant's runs at a point, seed by seed."""

@@ -190,6 +190,12 @@ class Study(Section):
         known(name, [case.name for case in self.case], "case")
         return next(case for case in self.case if case.name == name)
 
+    @property
+    def variant_names(self) -> list[str]:
+        """All that are compared on any task, each once."""
+        variants = [v for case in self.case for v in self.variants_of(case)]
+        return list(dict.fromkeys(variant.name for variant in variants))
+
     def variants_of(self, case: Case) -> Sequence[Variant]:
         """What is compared on a task."""
         return case.variant or self.variant
