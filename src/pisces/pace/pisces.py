@@ -15,7 +15,7 @@ Differs from the paper:
 * elapsed >= interval instead of >: an event-driven loop wakes at the very instant;
 * a client not seen yet counts with a named guess (`unseen_latency_s`), or as slow as the slowest
   seen so far. The authors' code uses 180 s, the true maximum of all their experiments, which is
-  also the protocol's default: set it to what is slow among your clients;
+  also the default of `pisces-paper` and `pisces-artifact`: set it to what is slow among yours;
 * nothing is aggregated while nothing is in the buffer.
 """
 
