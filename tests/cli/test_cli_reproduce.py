@@ -284,6 +284,16 @@ def test_studies_are_listed(study: Path, pisces: Pisces) -> None:
     assert row.split() == ["speed", "Figure", "0", "6", "0", "120", "s"]
 
 
+def test_the_time_left_is_of_what_can_be_run(study: Path, pisces: Pisces) -> None:
+    change(study, "seeds = 1", "seeds = 3\nrun_s = 20")
+    shutil.copytree(study, study.parent / "again")  # asks for the same runs
+    change(study, "[[claim]]", NO_DATA + "[[claim]]")
+    rows = [line.split() for line in pisces("reproduce").out.splitlines()]
+    assert ["speed", "Figure", "0", "8", "0", "120", "s", "2"] in rows
+    assert ["again", "Figure", "0", "6", "0", "120", "s"] in rows
+    assert ["together", "each", "run", "once", "8", "0", "120", "s", "2"] in rows
+
+
 def test_the_time_left_follows_what_was_measured(done: Path, pisces: Pisces) -> None:
     change(done, "seeds = 1", "seeds = 3\nrun_s = 20")
     row = next(line for line in pisces("reproduce").out.splitlines() if "speed" in line)

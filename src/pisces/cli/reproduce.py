@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,13 @@ import typer
 from rich import box
 from rich.table import Table
 
+from pisces.cli.checks import Wanted
 from pisces.cli.compare import Jobs
 from pisces.cli.console import Quiet, stderr, stdout
 from pisces.cli.options import names, numbers
 from pisces.cli.studies import Outcome, at_work, run, write_pages
 from pisces.config import Config
-from pisces.errors import ConfigError, MissingDataError
+from pisces.errors import ConfigError, DataError, MissingDataError
 from pisces.explain import known
 from pisces.report.table import duration
 from pisces.study import plan
@@ -137,17 +139,54 @@ def _listing(works: Sequence[Work]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("study", no_wrap=True)
     table.add_column("in the paper")
-    for heading in ("runs", "done", "left, about"):
+    for heading in ("runs", "done", "left, about", "no data"):
         table.add_column(heading, justify="right", no_wrap=True)
+    has_data = _finder()
     for work in works:
-        num_runs, left = len(work.asked), len(work.left())
-        time = duration(work.left_s()) if left else ""
-        table.add_row(work.name, work.study.paper or "", f"{num_runs}", f"{num_runs - left}", time)
+        cells = _counts([(work, run) for run in work.asked], has_data)
+        table.add_row(work.name, work.study.paper or "", *cells)
+    table.add_section()
+    table.add_row("together", "each run once", *_counts(_each_once(works), has_data))
     table.caption = (
         "times: one run at a time, guessed for a GPU until runs have been measured; "
-        "a run that several studies ask for is made once"
+        "no data: runs whose dataset is not there (pisces data list), which no time counts"
     )
     return table
+
+
+def _counts(wanted: Sequence[Wanted], has_data: Callable[[str, str | None], bool]) -> list[str]:
+    """How many runs, how many of them done, how long the rest takes, how many lack their data."""
+    left = [(work, run) for work, run in wanted if run.key not in work.records]
+    ready = [
+        (w, run) for w, run in left if has_data(run.config.data.dataset, run.config.data.folder)
+    ]
+    time = duration(sum(work.run_s(run.case) for work, run in ready)) if ready else ""
+    lacking = str(len(left) - len(ready)) if len(left) > len(ready) else ""
+    return [str(len(wanted)), str(len(wanted) - len(left)), time, lacking]
+
+
+def _each_once(works: Iterable[Work]) -> list[Wanted]:
+    """All runs that are asked for; what several studies ask for is left if one of them lacks it."""
+    every = [(work, run) for work in works for run in work.asked]
+    every.sort(key=lambda wanted: wanted[1].key not in wanted[0].records)  # the last one counts
+    return list({run.digest: (work, run) for work, run in every}.values())
+
+
+def _finder() -> Callable[[str, str | None], bool]:
+    """Tells whether a dataset is there, looking for each once."""
+    from pisces.data import finding  # torch is slow to import
+
+    @cache
+    def has_data(dataset: str, folder: str | None) -> bool:
+        try:
+            finding.found(dataset, finding.folders(folder))
+        except MissingDataError:
+            return False
+        except (KeyError, DataError):  # built in; or damaged, which is told when it is run
+            pass
+        return True
+
+    return has_data
 
 
 def _say(works: Sequence[Work], outcome: Outcome, *, pages_only: bool, is_trial: bool) -> None:

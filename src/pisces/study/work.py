@@ -64,13 +64,13 @@ class Work:
         return [run for run in self.asked if run.key not in self.records]
 
     def run_s(self, case: str) -> float:
-        """About how long a run of a case takes: as long as those measured."""
-        measured = [r.wall_s for r in self.records.values() if r.case == case]
-        return median(measured) if measured else self.study.case_named(case).run_s
-
-    def left_s(self) -> float:
-        """About how long all that is left takes, one run at a time."""
-        return sum(self.run_s(run.case) for run in self.left())
+        """About how long a run of a case takes: as those measured, be it with other settings."""
+        same = (*self.records.values(), *self.off_target.values())
+        for known in (same, self.outdated):
+            measured = [record.wall_s for record in known if record.case == case]
+            if measured:
+                return median(measured)
+        return self.study.case_named(case).run_s
 
     def add(self, run: Planned, folder: Path) -> None:
         """Keep what there is to keep of a finished run."""
