@@ -134,7 +134,7 @@ def test_another_target_is_read_off_the_runs(done: Path, pisces: Pisces) -> None
     ran = pisces("reproduce", "speed", "-q")
     assert ran.err == "speed: read 2 records anew from their run folders, for another target\n"
     assert made_at() == before
-    assert "Target: accuracy 0.2." in (done / "RESULTS.md").read_text()
+    assert "Target: accuracy 0.2, evaluated every " in (done / "RESULTS.md").read_text()
 
 
 def test_another_target_without_the_runs_makes_them_again(done: Path, pisces: Pisces) -> None:

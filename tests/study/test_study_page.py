@@ -44,6 +44,13 @@ def test_the_page(study: Study, record: MakeRecord) -> None:
     assert "- 12 runs, seeds 1, 2, 3; wall time together 30 s" in text
 
 
+def test_the_page_says_in_which_steps_times_come(study: Study, record: MakeRecord) -> None:
+    told = "Target: accuracy 0.9, evaluated every 20 s: times to target come in such steps.\n"
+    assert told in page(Results("speed", study, some(record), {}, {}, every_s={"small": 20.0}))
+    by_version = page(Results("speed", study, some(record), {}, {}, every_s={"small": math.inf}))
+    assert "Target: accuracy 0.9.\n" in by_version
+
+
 @pytest.mark.parametrize(
     ("where", "command"),
     [

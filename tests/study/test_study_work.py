@@ -79,6 +79,15 @@ def test_records_of_other_settings_are_left_out(opened: Callable[..., Work], fol
     assert counts(opened()) == (0, 8, 0)
 
 
+def test_how_often_a_case_is_evaluated(opened: Callable[..., Work], folder: Path) -> None:
+    assert opened().every_s() == {"small": 20.0, "large": 20.0}
+    file = folder / "study.toml"
+    file.write_text(
+        file.read_text().replace('"train.epochs=2"', '"train.epochs=2", "evaluate.every_s=5"')
+    )
+    assert opened().every_s() == {}  # fast and slow differ
+
+
 @pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize(
     ("file", "old", "new"),

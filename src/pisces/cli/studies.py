@@ -156,5 +156,14 @@ def _write_page(work: Work, place: Place, folder: Path) -> None:
         if (of_case := [record for record in kept if record.case == case.name])
     }
     missing = {} if place.is_trial else work.missing()
-    results = Results(work.name, work.study, kept, pictures, missing, place.is_trial, folder)
+    results = Results(
+        name=work.name,
+        study=work.study,
+        records=kept,
+        pictures=pictures,
+        missing=missing,
+        smoke=place.is_trial,
+        folder=folder,
+        every_s=work.every_s(),
+    )
     replace_file(work.pages / PAGE, page(results).encode())

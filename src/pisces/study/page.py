@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ class Results:
     missing: Mapping[str, Missing]  # by case; nothing where all is done
     smoke: bool = False
     folder: Path = FOLDER  # where the study is
+    every_s: Mapping[str, float] = field(default_factory=dict)  # by case: between evaluations
 
     @property
     def command(self) -> str:
@@ -164,11 +166,17 @@ def _case(results: Results, case: Case) -> Iterator[str]:
         yield from (_missing(results, case), "")
     if not records:
         return
-    yield from (f"Target: {records[0].metric} {records[0].target:g}.", "")
+    yield from (f"Target: {records[0].metric} {records[0].target:g}{_steps(results, case)}.", "")
     yield from _table(_headings(results.study, case), list(_rows(results.study, case, records)))
     yield ""
     for drawn in results.pictures.get(case.name, ()):
         yield from (f"![{drawn.caption}]({drawn.path.parent.name}/{drawn.path.name})", "")
+
+
+def _steps(results: Results, case: Case) -> str:
+    every_s = results.every_s.get(case.name, math.inf)
+    told = f"evaluated every {duration(every_s)}: times to target come in such steps"
+    return f", {told}" if math.isfinite(every_s) else ""
 
 
 def _missing(results: Results, case: Case) -> str:

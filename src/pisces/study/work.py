@@ -111,6 +111,13 @@ class Work:
         ]
         return sorted(self.records.values(), key=lambda r: (order.index(r.key[:3]), r.seed))
 
+    def every_s(self) -> dict[str, float]:
+        """How often each case is evaluated; nothing of one whose variants or points differ."""
+        found: dict[str, set[float]] = {}
+        for run in (*self.whole, *self.asked):
+            found.setdefault(run.case, set()).add(run.config.evaluate.every_s)
+        return {case: values.pop() for case, values in found.items() if len(values) == 1}
+
     def missing(self) -> dict[str, Missing]:
         """What each case lacks of its own runs, whatever was asked."""
         left = [run for run in self.whole if run.key not in self.records]
