@@ -16,6 +16,11 @@ MakeRecord = Callable[..., Record]
 LATER = (50.0, math.inf)  # the run ended after 50 s without
 
 
+def thrice(record: MakeRecord, variant: str, time: Any, **changes: Any) -> list[Record]:
+    """The same of three seeds, which are enough for a verdict."""
+    return [record(variant, seed, time, **changes) for seed in (1, 2, 3)]
+
+
 def judged(study: Study, records: Sequence[Record]) -> Any:
     return judge(study, records)[0]
 
@@ -67,7 +72,7 @@ def test_a_claim_about_several_variants_has_a_verdict_each(
 ) -> None:
     changes = {"of": ["fast", "slow"], "over": None, "compare": "value", "holds": "<= 15"}
     claim = Claim.model_validate({**study.claim[0].model_dump(), **changes, "partly": None})
-    records = [record("fast", 1, 10), record("slow", 1, 20)]
+    records = [*thrice(record, "fast", 10), *thrice(record, "slow", 20)]
     found = judge(study.model_copy(update={"claim": [claim]}), records)[:2]
     assert [(one.setting, one.verdict) for one in found] == [
         ("small at 10, fast", "holds"),
@@ -102,9 +107,9 @@ def test_ways_to_compare(
 def test_a_difference_from_zero_up_meets_zero(study: Study, record: MakeRecord) -> None:
     changes = {"compare": "difference", "of": "slow", "over": "fast", "holds": ">= 0"}
     claim = Claim.model_validate({**study.claim[0].model_dump(), **changes, "partly": None})
-    records = [record("fast", 1, 50), record("slow", 1, LATER)]
+    records = [*thrice(record, "fast", 50), *thrice(record, "slow", LATER)]
     found = judged(study.model_copy(update={"claim": [claim]}), records)
-    assert (found.verdict, found.ours) == ("holds", ">= +0")
+    assert (found.verdict, found.ours) == ("holds", ">= +0 (+0 to ?)")
 
 
 @pytest.mark.parametrize(
@@ -126,32 +131,50 @@ def test_the_studys_verdict(
 ) -> None:
     names = [("small", "fast"), ("small", "slow"), ("large", "fast"), ("large", "slow")]
     records = [
-        record(variant, 1, time, case=case)
+        one
         for (case, variant), time in zip(names, times, strict=True)
         if time is not None
+        for one in thrice(record, variant, time, case=case)
     ]
     assert overall(judge(study, records)) == verdict
 
 
+def test_fewer_than_three_seeds_decide_nothing(study: Study, record: MakeRecord) -> None:
+    two = [
+        record(name, seed, time) for name, time in (("fast", 10), ("slow", 20)) for seed in (1, 2)
+    ]
+    found = judged(study, two)
+    assert (found.verdict, found.ours) == ("open", "2.00x")
+    assert found.decision == "open: fewer than 3 seeds"
+    assert in_short(judge(study, two)) == "open (claims left open: 1, for fewer than 3 seeds)"
+    wide = [
+        *thrice(record, "fast", 100, case="large"),
+        *thrice(record, "slow", LATER, case="large"),
+    ]
+    assert why(judge(study, two + wide)) == (
+        "claims left open: 2, 1 of them for fewer than 3 seeds"
+    )
+
+
 def test_the_reason_names_the_numbers(study: Study, record: MakeRecord) -> None:
-    records = [record("fast", 1, 10), record("slow", 1, 20)]
-    records += [record("fast", 1, 20, case="large"), record("slow", 1, 10, case="large")]
-    assert why(judge(study, records)) == (
+    small = [*thrice(record, "fast", 10), *thrice(record, "slow", 20)]
+    large = [*thrice(record, "fast", 20, case="large"), *thrice(record, "slow", 10, case="large")]
+    assert why(judge(study, small + large)) == (
         "1 of 2 claims hold: does not hold: fast is faster (large at 10): 0.50x, paper 2x"
     )
-    records = [record("fast", 1, 100), record("slow", 1, LATER), *records[2:]]
-    assert why(judge(study, records)) == (
+    wide = [*thrice(record, "fast", 100), *thrice(record, "slow", LATER)]
+    assert why(judge(study, wide + large)) == (
         "0 of 1 claims hold, 1 open: does not hold: fast is faster (large at 10): 0.50x, paper 2x"
     )
-    assert why(judge(study, records[:2])) == "claims left open: 1"
+    assert why(judge(study, wide)) == "claims left open: 1"
     assert why(judge(study, [])) == "no claim has been measured yet"
     assert why([]) == "it makes no claims"
 
 
 def test_the_verdict_in_short(study: Study, record: MakeRecord) -> None:
-    records = [record("fast", 1, 10), record("slow", 1, 20)]
+    records = [*thrice(record, "fast", 10), *thrice(record, "slow", 20)]
     assert in_short(judge(study, records)) == "holds (1 of 1 claims hold)"
-    records += [record("fast", 1, 20, case="large"), record("slow", 1, 10, case="large")]
+    records += thrice(record, "fast", 20, case="large") + thrice(record, "slow", 10, case="large")
     assert in_short(judge(study, records)) == "partly (1 of 2 claims hold)"
     assert in_short(judge(study, [])) == "not measured"
     assert in_short([]) == "no claims"

@@ -71,10 +71,15 @@ def test_commands_on_the_page_work_as_they_are(
 
 
 def test_the_page_says_what_open_means(study: Study, record: MakeRecord) -> None:
-    records = [record("fast", 1, 100.0), record("slow", 1, (50.0, math.inf))]
+    records = [record("fast", seed, 100.0) for seed in (1, 2, 3)]
+    records += [record("slow", seed, (50.0, math.inf)) for seed in (1, 2, 3)]
     text = page(Results("speed", study, records, {}, {}))
     assert "**Verdict: open.** claims left open: 1." in text
-    assert "\nOpen: runs that never met their target" in text
+    assert "| 3 | >= 1.5, partly >= 1.0 | open |" in text
+    assert "\nOpen: fewer than 3 seeds, or runs that never met their target" in text
+    few = page(Results("speed", study, [r for r in records if r.seed < 3], {}, {}))
+    assert "**Verdict: open.** claims left open: 1, for fewer than 3 seeds." in few
+    assert "| 2 | >= 1.5, partly >= 1.0 | open: fewer than 3 seeds |" in few
     assert "Open:" not in page(Results("speed", study, some(record), {}, {}))
 
 

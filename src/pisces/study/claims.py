@@ -16,6 +16,7 @@ Verdict: TypeAlias = Literal["holds", "partly", "does not hold", "open", "not me
 BySeed: TypeAlias = Mapping[int, Ends]
 
 UNDECIDED: Sequence[Verdict] = ("open", "not measured")
+MIN_SEEDS = 3  # fewer decide nothing
 MOST_TOLD = 2  # claims in a verdict's line
 COMPARE: Mapping[Comparison, Callable[[Ends, Ends], Ends]] = {
     "speedup": lambda of, over: est.ratio(over, of),
@@ -33,6 +34,16 @@ class Judged:
     of: str
     found: Estimate | None
     verdict: Verdict
+
+    @property
+    def wants_seeds(self) -> bool:
+        """Is it open because there are too few seeds?"""
+        return self.found is not None and self.found.num < MIN_SEEDS
+
+    @property
+    def decision(self) -> str:
+        """The verdict, with the reason where it is for want of seeds."""
+        return f"open: fewer than {MIN_SEEDS} seeds" if self.wants_seeds else self.verdict
 
     @property
     def ours(self) -> str:
@@ -96,9 +107,14 @@ def paired(compare: Comparison, of: BySeed, over: BySeed) -> list[Ends]:
 
 
 def _verdict(claim: Claim, found: Estimate | None) -> Verdict:
-    """By the median; where it is only bounded, what is certain of it, or else it is open."""
+    """By the median; where it is only bounded, what is certain of it, or else it is open.
+
+    It is open, too, of fewer than `MIN_SEEDS`: their median is one run, or between two.
+    """
     if found is None:
         return "not measured"
+    if found.num < MIN_SEEDS:
+        return "open"
     ends = (found.least, found.most)
     if all(_meets(claim.holds, end) for end in ends):
         return "holds"
@@ -151,11 +167,20 @@ def _decided(judged: Sequence[Judged]) -> list[Judged]:
 
 def _tally(judged: Sequence[Judged]) -> str:
     decided, num_open = _decided(judged), sum(one.verdict == "open" for one in judged)
+    if not decided and num_open:
+        return f"claims left open: {num_open}{_for_want_of_seeds(judged, num_open)}"
     if not decided:
-        return f"claims left open: {num_open}" if num_open else "no claim has been measured yet"
+        return "no claim has been measured yet"
     num_held = sum(one.verdict == "holds" for one in decided)
     left_open = f", {num_open} open" if num_open else ""
     return f"{num_held} of {len(decided)} claims hold{left_open}"
+
+
+def _for_want_of_seeds(judged: Sequence[Judged], num_open: int) -> str:
+    num = sum(one.wants_seeds for one in judged)
+    if not num:
+        return ""
+    return f", {'' if num == num_open else f'{num} of them '}for fewer than {MIN_SEEDS} seeds"
 
 
 def _brief(one: Judged) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pisces.report.estimate import MIN_BOOTSTRAP, estimate, in_words, times
 from pisces.report.measures import MEASURES
 from pisces.report.table import duration
-from pisces.study.claims import Judged, by_seed, judge, overall, paired, why
+from pisces.study.claims import MIN_SEEDS, Judged, by_seed, judge, overall, paired, why
 from pisces.study.plan import FOLDER, Case, Study
 from pisces.study.records import Record
 from pisces.study.runs import TRIAL
@@ -96,8 +96,8 @@ MEANS_NOTHING = f"{TRIAL}: the numbers mean nothing"
 SMOKE_NOTE = f"*{MEANS_NOTHING[0].upper()}{MEANS_NOTHING[1:]}.*"
 
 OPEN_NOTE = (
-    "Open: runs that never met their target leave the median so wide that it may hold or not; what "
-    "is open has no say in the study's verdict."
+    f"Open: fewer than {MIN_SEEDS} seeds, or runs that never met their target leave the median so "
+    "wide that it may hold or not; what is open has no say in the study's verdict."
 )
 
 
@@ -138,7 +138,7 @@ def _claim_table(measured: Sequence[Judged]) -> Iterator[str]:
             one.ours,
             str(0 if one.found is None else one.found.num),
             f"{one.claim.holds}" + (f", partly {one.claim.partly}" if one.claim.partly else ""),
-            one.verdict,
+            one.decision,
         ]
         for one in measured
     ]
