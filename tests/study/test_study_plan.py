@@ -89,17 +89,24 @@ def test_the_digest_changes_with_a_default() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("target = 0.9", "targt = 0.9"), "case.targt: unknown key; did you mean case.target?"),
+        (
+            ("target = 0.9", "targt = 0.9"),
+            "case 'small'.targt: unknown key; did you mean case.target?",
+        ),
         (('over = "slow"', 'over = "slwo"'), "did you mean 'slow'?"),
         (('"small", "large"', '"small", "lrge"'), "did you mean 'large'?"),
         (("at = 10", "at = 15"), "must be one of [10.0, 20.0], not 15.0"),
-        (('holds = ">= 1.5"', 'holds = "> 1.5"'), "claim.holds"),
+        (('holds = ">= 1.5"', 'holds = "> 1.5"'), "claim 1.holds"),
         (('partly = ">= 1.0"', 'partly = "<= 1.0"'), "must look the same way"),
         (('over = "slow"', ""), "do not go together"),
         (('"time_to_target"', '"time"'), "must be one of time_to_target"),
+        (('"time_to_target"', '"time_to_traget"'), "did you mean 'time_to_target'?"),
+        (("axis", 'measures = ["finale"]\naxis'), "did you mean 'final'?"),
+        (('protocol = "fedavg"\n', ""), "variant 'slow'.protocol: this key is needed"),
+        (('name = "slow"\nprotocol = "fedavg"\n', ""), "variant 2.name: this key is needed"),
         (('reference = "fast"', 'reference = "faster"'), "did you mean 'fast'?"),
         (('name = "large"', 'name = "small"'), "different names"),
-        (('name = "large"', 'name = "../up"'), "case.name"),
+        (('name = "large"', 'name = "../up"'), "case '../up'.name"),
         (('name = "slow"', 'name = "fast"'), "variants must have different names, not fast, fast"),
         (("x = 20", "x = 10"), "points must have different x, not 10, 10"),
         (('of = "fast"', "of = []"), "case and of must each name at least one"),
@@ -108,9 +115,9 @@ def test_the_digest_changes_with_a_default() -> None:
         (('holds = ">= 1.5"', 'holds = ">= 1.0"'), "partly must ask for less than holds"),
         (('over = "slow"', 'over = "fast"'), "'fast' at 10.0 is compared with itself"),
         (('over = "slow"', 'over = "fast"\nover_at = 10'), "is compared with itself"),
-        (("train.epochs=2", "seed=9"), "variant.set: a study sets seed and protocol itself"),
-        (("clients.count=20", "protocol = fedavg"), "point.set: a study sets seed and protocol"),
-        (("clients.count=30", "seed=9"), "case.set: a study sets seed and protocol itself"),
+        (("train.epochs=2", "seed=9"), "variant 'slow'.set: a study sets seed and"),
+        (("clients.count=20", "protocol = fedavg"), "point 2.set: a study sets seed and protocol"),
+        (("clients.count=30", "seed=9"), "case 'large'.set: a study sets seed and protocol"),
         (("[[claim]]", "[claim"), "not TOML"),
     ],
 )
@@ -121,6 +128,17 @@ def test_what_is_wrong_is_named(folder: Path, change: tuple[str, str], message: 
         plan.load(folder)
     assert message in str(error.value)
     assert "study.toml" in str(error.value)
+
+
+def test_each_that_is_wrong_is_named(folder: Path) -> None:
+    file = folder / "study.toml"
+    kept = [line for line in file.read_text().splitlines() if not line.startswith("protocol")]
+    file.write_text("\n".join(kept))
+    with pytest.raises(ConfigError) as error:
+        plan.load(folder)
+    assert str(error.value).splitlines() == [
+        f"{file}: variant {name!r}.protocol: this key is needed" for name in ("fast", "slow")
+    ]
 
 
 def test_a_study_that_is_not_there(tmp_path: Path) -> None:

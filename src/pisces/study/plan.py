@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import tomlkit
 from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 from tomlkit.exceptions import TOMLKitError
 
 from pisces.config import Count, Finite, Positive, Section
@@ -27,9 +28,7 @@ Picture = Literal["curves", "bars", "sweep", "aggregations", "involvement", "sta
 
 
 def _measure(name: str) -> str:
-    if name not in MEASURES:
-        raise ValueError(f"must be one of {', '.join(MEASURES)}, not {name!r}")
-    return name
+    return known(name, MEASURES, "a measure")
 
 
 MeasureName = Annotated[str, AfterValidator(_measure)]
@@ -225,7 +224,36 @@ def load(folder: Path) -> Study:
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
     except ValidationError as error:
-        raise ConfigError(explain(error, str(path), _keys())) from None
+        raise ConfigError(explain(_by_name(error, values), str(path), _keys())) from None
+
+
+def _by_name(error: ValidationError, values: Any) -> ValidationError:
+    """The same error, but its places have the names of variants and cases, not their numbers."""
+    details = [
+        InitErrorDetails(
+            type=detail["type"],
+            loc=_place(detail["loc"], values),
+            input=detail["input"],
+            ctx=detail.get("ctx", {}),
+        )
+        for detail in error.errors(include_url=False)
+    ]
+    return ValidationError.from_exception_data(error.title, details)
+
+
+def _place(loc: Sequence[str | int], values: Any) -> tuple[str | int, ...]:
+    """`variant 'slow'`, or `claim 2` of what has no name."""
+    place: list[str | int] = []
+    for part in loc:
+        try:
+            values = values[part]
+        except (LookupError, TypeError):  # a key that is needed; pydantic's name for a choice
+            values = None
+        if isinstance(part, int) and isinstance(values, dict):
+            place[-1] = f"{place[-1]} {values.get('name', part + 1)!r}"
+        else:
+            place.append(part)
+    return tuple(place)
 
 
 def find(folder: Path) -> dict[str, Path]:
