@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pisces.execute.availability import Diurnal, Late, Markov
     from pisces.execute.failures import Failures
     from pisces.execute.latency import PerClient
-    from pisces.policy import Aggregator, Assignment, Judge, Pacer, Policies, Selector
+    from pisces.policy import Aggregator, Assignment, Judge, Pacer, Policies, Selector, Verdict
     from pisces.record.reader import Run, load
     from pisces.simulation import Result, simulate
     from pisces.stop import Stop
@@ -48,6 +48,7 @@ _HOMES = {
     "Run": "pisces.record.reader",
     "Schedule": "pisces.evaluate",
     "Selector": "pisces.policy",
+    "Verdict": "pisces.policy",
     "Stop": "pisces.stop",
     "View": "pisces.clients.view",
     "load": "pisces.record.reader",
@@ -73,6 +74,7 @@ __all__ = [
     "Schedule",
     "Selector",
     "Stop",
+    "Verdict",
     "View",
     "__version__",
     "load",

@@ -102,27 +102,22 @@ class Aggregator(Stateful, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a judge makes of an update."""
+
+    is_outlier: bool = False  # it costs its client a credit
+    keep: bool = True  # for the model
+    forgives: bool = False  # it gives its client a credit back
+    loss: float | None = None  # what its loss counts as when clients are selected; none: as told
+
+
 class Judge(Stateful, Protocol):
-    """Whom to trust? Looks at every accepted update and says whether its loss is an outlier."""
+    """Whom to trust? Looks at every accepted update."""
 
-    def is_outlier(self, update: Update) -> bool:
-        """Does this update's loss stand apart from its peers'? Remembers the update."""
+    def judge(self, update: Update) -> Verdict:
+        """What to make of this update, among those before it; it is remembered."""
         ...
-
-    @property
-    def drops_outliers(self) -> bool:
-        """Keep an outlier's update out of the model, besides debiting its client?"""
-        return False
-
-    @property
-    def forgives(self) -> bool:
-        """Does a client get a credit back with every loss that is no outlier?"""
-        return False
-
-    @property
-    def usual_loss(self) -> float | None:
-        """What an outlier's loss counts as when clients are selected; none: as what it is."""
-        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pisces.aggregate.average import Averaged
-from pisces.aggregate.clip import Clipped
 from pisces.aggregate.mean import DiscountedMean, Reference, Share
 from pisces.aggregate.measured import MeasuredMean
 from pisces.clients.doubt import HighLosses
@@ -39,20 +38,24 @@ RoundDeadline = Annotated[
 BufferSize = Annotated[
     int | None, Field(ge=1, description="updates per aggregation (K); none: 20 % of C")
 ]
-Penalty = Annotated[float, Field(ge=0, description="exponent of the staleness discount (beta)")]
+Penalty = Annotated[
+    float, Field(ge=0, le=10, description="exponent of the staleness discount (beta)")
+]
 SelectionPenalty = Annotated[
-    float, Field(ge=0, description="exponent of the staleness discount in selection (beta)")
+    float, Field(ge=0, le=10, description="exponent of the staleness discount in selection (beta)")
 ]
 WeightPenalty = Annotated[
-    float, Field(ge=0, description="exponent of the staleness discount in the model")
+    float, Field(ge=0, le=10, description="exponent of the staleness discount in the model")
 ]
-ServerRate = Annotated[float, Field(gt=0, allow_inf_nan=False, description="server learning rate")]
+ServerRate = Annotated[float, Field(gt=0, le=1e6, description="server learning rate")]
 Against = Annotated[
     Reference, Field(description="measure an update against the current model or its base version")
 ]
 ShareBy = Annotated[Share, Field(description="an update's share: by its samples, or equal")]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Bound = Annotated[int | None, Field(ge=1, description="stalest update wanted (b); none: C")]
+Bound = Annotated[
+    int | None, Field(ge=1, le=1_000_000, description="stalest update wanted (b); none: C")
+]
 Pace = Annotated[
     Literal["remaining", Mode],
     Field(
@@ -64,7 +67,7 @@ Unseen = Annotated[
     float, Field(ge=0, description="latency of a client not seen yet; 0: the slowest seen")
 ]
 Window = Annotated[int, Field(ge=0, le=1000, description="versions that count as similar")]
-Drop = Annotated[bool, Field(description="keep outliers out of the model too")]
+Drop = Annotated[bool, Field(description="keep updates of outliers out of the model too")]
 
 
 def fedavg(
@@ -141,16 +144,10 @@ def pisces(
     exploration_decay: Annotated[Probability, Field(description="its factor per selection")] = 0.98,
     min_exploration: Annotated[Probability, Field(description="its floor")] = 0.3,
     weight_penalty: WeightPenalty = 0.5,
-    reference: Against = "base",
-    server_rate: ServerRate = 1.0,
     full_step: Annotated[
         Probability,
         Field(description="share of those at work whose updates make a full step; 0: any do"),
     ] = 0.6,
-    clip: Annotated[
-        float,
-        Field(ge=0, allow_inf_nan=False, description="cut updates to so many usual norms; 0: none"),
-    ] = 0.0,
     average: Annotated[
         float,
         Field(
@@ -159,7 +156,7 @@ def pisces(
             description="publish the average over the updates of so many times C; 0: the last",
         ),
     ] = 2.0,
-    outlier_eps: Annotated[
+    outlier_sigmas: Annotated[
         float,
         Field(
             gt=0,
@@ -174,19 +171,13 @@ def pisces(
     Differs from `pisces-paper`, the letter of the paper: the pace spreads what is left of the bound
     (`pace`), a step made of few updates is a small one (`full_step`) in which the stale count less
     (`weight_penalty`), an average over recent versions is published (`average`), and losses are
-    judged by those that are believed, outliers dropped (`outlier_eps`, `drop_outliers`).
+    judged by those that are believed, outliers dropped (`outlier_sigmas`, `drop_outliers`).
     """
     bound = concurrency if staleness_bound is None else staleness_bound
     guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
-    mean = MeasuredMean(
-        staleness_penalty=weight_penalty,
-        reference=reference,
-        server_rate=server_rate,
-        full_step=full_step,
-    )
-    judge = HighLosses(concurrency, sigmas=outlier_eps, drop=drop_outliers)
-    how: Aggregator = Clipped(mean, factor=clip) if clip else mean
-    how = Averaged(how, horizon=average * concurrency) if average else how
+    mean = MeasuredMean(staleness_penalty=weight_penalty, full_step=full_step)
+    judge = HighLosses(concurrency, sigmas=outlier_sigmas, drop=drop_outliers)
+    how: Aggregator = Averaged(mean, horizon=average * concurrency) if average else mean
     return Policies(guided, _pacer(concurrency, bound, pace, unseen_latency_s), how, judge)
 
 
@@ -216,20 +207,15 @@ def pisces_paper(
     at server rate 1; staleness counts in the selection only. The paper leaves open how to begin
     (here as in the authors' code, and in `pisces`) and the radius of DBSCAN (scaled to the losses).
     """
-    paper = pisces(
-        concurrency,
-        staleness_bound=staleness_bound,
-        pace="paper",
-        unseen_latency_s=unseen_latency_s,
-        selection_penalty=selection_penalty,
-        weight_penalty=0.0,
-        full_step=0.0,
-        average=0.0,
+    bound = concurrency if staleness_bound is None else staleness_bound
+    return Policies(
+        selector=Guided(selection_penalty),
+        pacer=Adaptive(concurrency, bound, unseen_latency_s=unseen_latency_s or None),
+        aggregator=DiscountedMean(reference="base"),
+        judge=LossOutliers(
+            concurrency, window=outlier_window, max_staleness=bound, drop=drop_outliers
+        ),
     )
-    judge = LossOutliers(
-        concurrency, window=outlier_window, max_staleness=staleness_bound, drop=drop_outliers
-    )
-    return replace(paper, judge=judge)
 
 
 def pisces_artifact(

@@ -22,7 +22,12 @@ PEERS = (0.9, 1.0, 1.05, 1.1)
 
 def judged(judge: HighLosses, losses: Sequence[float]) -> list[bool]:
     """The verdict on each loss as it comes in."""
-    return [judge.is_outlier(update(client, loss=loss)) for client, loss in enumerate(losses)]
+    return [judge.judge(update(client, loss=loss)).is_outlier for client, loss in enumerate(losses)]
+
+
+def counts_as(judge: HighLosses, loss: float = 99.0) -> float | None:
+    """What a loss is taken for, when that of client 9 is."""
+    return judge.judge(update(9, loss=loss)).loss
 
 
 def judge_of(losses: Sequence[float] = PEERS, concurrency: int = 4, **more: float) -> HighLosses:
@@ -50,14 +55,11 @@ def test_a_low_loss_is_never_doubted() -> None:
     assert judged(judge_of(), [0.8, 0.1, 0.0]) == [False] * 3
 
 
-def test_what_is_usual_is_the_median_of_those_believed() -> None:
-    assert HighLosses(4).usual_loss is None
+def test_a_doubted_loss_counts_as_the_median_of_those_believed() -> None:
     judge = judge_of()
-    assert judge.usual_loss == pytest.approx(1.025)
-    judged(judge, [9.0])
-    assert judge.usual_loss == pytest.approx(1.025)
-    judged(judge, [1.2])
-    assert judge.usual_loss == 1.05
+    assert counts_as(judge, 1.2) is None  # as what it is
+    assert counts_as(judge, 9.0) == 1.05
+    assert counts_as(judge, 99.0) == 1.05  # the 9 has not moved it
 
 
 def test_those_believed_are_the_latest_of_twice_the_concurrency() -> None:
@@ -80,21 +82,19 @@ def test_a_majority_of_high_losses_is_doubted_all_the_same() -> None:
     judge = judge_of()
     for _ in range(50):
         assert judged(judge, [9.0, 8.5, 9.5, 1.0]) == [True, True, True, False]
-    assert judge.usual_loss == 1.0
+    assert judge.state().values["believed"] == [1.0] * 8
 
 
 def test_when_more_than_three_quarters_are_doubted_judging_starts_anew() -> None:
     # Of the latest eight, six doubted are three quarters; the seventh is one too many.
     judge = judge_of()
     assert judged(judge, [9.0] * 6) == [True] * 6
-    assert judge.usual_loss == pytest.approx(1.025)
-    assert judged(judge, [9.0]) == [True]
-    assert judge.usual_loss is None
+    assert counts_as(judge) == pytest.approx(1.025)  # the last one, too
     assert judge.state() == HighLosses(4).state()
     # Now 9 is what is usual, from the fourth on.
     assert judged(judge, [9.0, 9.1, 8.9, 9.0]) == [False] * 4
     assert judged(judge, [9.2, 20.0]) == [False, True]  # up to 9 + 3 x 1.4826 x .05 = 9.22
-    assert judge.usual_loss == 9.0
+    assert counts_as(judge) == 9.0
 
 
 def test_doubts_of_long_ago_do_not_count() -> None:
@@ -120,7 +120,7 @@ def test_nobody_is_judged_before_there_are_as_many_losses_as_run_at_once(
 def test_who_does_not_tell_its_loss_is_not_judged_nor_remembered() -> None:
     judge = judge_of()
     before = judge.state()
-    assert not judge.is_outlier(update(0, loss=None))
+    assert not judge.judge(update(0, loss=None)).is_outlier
     assert judge.state() == before
 
 
@@ -137,27 +137,35 @@ def test_losses_of_nothing_are_usual_where_all_are() -> None:
 # --- what follows, and saving ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("drop", [False, True])
-def test_what_becomes_of_a_doubted_update_is_a_setting(drop: bool) -> None:
-    assert HighLosses(4, drop=drop).drops_outliers is drop
+def kept(judge: HighLosses, *told: tuple[int, float]) -> list[bool]:
+    """Which of these updates, of a client with a loss, are for the model."""
+    return [judge.judge(update(client, loss=loss)).keep for client, loss in told]
 
 
-def test_unless_said_otherwise_it_is_dropped_and_belief_is_repaid() -> None:
-    assert HighLosses(4).drops_outliers
-    assert HighLosses(4).forgives
+def test_a_client_doubted_twice_in_a_row_is_dropped() -> None:
+    # Client 7 is believed in between, client 8 is not.
+    told = [(7, 9.0), (8, 9.0), (7, 1.0), (8, 9.0), (7, 9.0), (8, 9.0), (7, 9.0)]
+    assert kept(judge_of(), *told) == [True, True, True, False, True, False, False]
+    assert kept(judge_of(drop=False), *told) == [True] * 7
+
+
+def test_only_what_is_believed_gives_a_credit_back() -> None:
+    judge = judge_of()
+    told = [judge.judge(update(0, loss=loss)) for loss in (1.0, 9.0, None)]
+    assert [verdict.forgives for verdict in told] == [True, False, False]
 
 
 def test_state_survives_json() -> None:
     old, new = judge_of(), HighLosses(4)
-    judged(old, [9.0] * 5)
+    judged(old, [9.0] * 5)  # of clients 0 to 4
     judged(new, [3.0] * 5)  # to be forgotten
     new.restore(State(json.loads(json.dumps(old.state().values))))
     assert new.state() == old.state()
-    assert new.usual_loss == old.usual_loss
-    # With the five before them, two more are seven doubted of the latest eight, and judging starts
-    # anew: the last 9 is not judged.
+    assert kept(new, (4, 9.0)) == kept(old, (4, 9.0)) == [False]  # one of those doubted
+    # With the six before it one more is seven doubted of the latest eight, and judging starts anew:
+    # the last two are not judged.
     rest = [1.2, 9.0, 9.0, 9.0]
-    assert judged(new, rest) == judged(old, rest) == [False, True, True, False]
+    assert judged(new, rest) == judged(old, rest) == [False, True, False, False]
     assert new.state() == old.state()
 
 

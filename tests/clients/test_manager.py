@@ -16,7 +16,7 @@ from worlds import weights
 from pisces.clients.checks import Limits
 from pisces.clients.doubt import HighLosses
 from pisces.clients.manager import CROWD, NOT_RUNNING, ClientManager
-from pisces.policy import Judge
+from pisces.policy import Judge, Verdict
 from pisces.seeds import generator
 from pisces.select.pisces import Guided
 from pisces.types import (
@@ -59,21 +59,11 @@ class Verdicts(Judge):
         self._drop, self._forgive, self._usual = drop, forgive, usual
         self.judged: list[int] = []
 
-    @property
-    def drops_outliers(self) -> bool:
-        return self._drop
-
-    @property
-    def forgives(self) -> bool:
-        return self._forgive
-
-    @property
-    def usual_loss(self) -> float | None:
-        return self._usual
-
-    def is_outlier(self, update: Update) -> bool:
+    def judge(self, update: Update) -> Verdict:
         self.judged.append(update.task_id)
-        return update.task_id in self._outliers
+        if update.task_id not in self._outliers:
+            return Verdict(forgives=self._forgive and update.report.loss is not None)
+        return Verdict(is_outlier=True, keep=not self._drop, loss=self._usual)
 
     def state(self) -> State:
         return State({"judged": list(self.judged)})

@@ -13,6 +13,7 @@ from sklearn.cluster import DBSCAN
 from worlds import update
 
 from pisces.clients.reliability import LossOutliers, is_noise
+from pisces.policy import Verdict
 from pisces.types import State
 
 # With a newcomer above 1.05 that is the median. The deviations of these four are .05, .05, .15 and
@@ -24,7 +25,7 @@ PEERS = (1.0, 1.1, 0.9, 1.05)
 def judged(judge: LossOutliers, losses: Sequence[float], version: int = 0) -> list[bool]:
     """The verdict on each loss as it comes in."""
     return [
-        judge.is_outlier(update(client, version=version, loss=loss))
+        judge.judge(update(client, version=version, loss=loss)).is_outlier
         for client, loss in enumerate(losses)
     ]
 
@@ -91,14 +92,13 @@ def test_five_versions_are_similar_unless_said_otherwise() -> None:
     judged(judge, PEERS, version=10)
     assert judged(judge, [5.0], version=16) == [False]
     assert judged(judge, [5.0], version=15) == [True]
-    assert not judge.drops_outliers
 
 
 def test_who_does_not_tell_its_loss_is_not_judged_nor_remembered() -> None:
     judge = LossOutliers(4)
     judged(judge, PEERS)
     before = judge.state()
-    assert not judge.is_outlier(update(0, loss=None))
+    assert not judge.judge(update(0, loss=None)).is_outlier
     assert judge.state() == before
 
 
@@ -127,9 +127,11 @@ def test_a_stale_update_still_finds_its_peers() -> None:
     assert judged(judge, [5.0], version=6) == [True]
 
 
-@pytest.mark.parametrize("drop", [False, True])
-def test_what_becomes_of_an_outlier_is_a_setting(drop: bool) -> None:
-    assert LossOutliers(4, drop=drop).drops_outliers is drop
+@pytest.mark.parametrize(("settings", "keep"), [({}, True), ({"drop": True}, False)])
+def test_what_becomes_of_an_outlier_is_a_setting(settings: dict[str, bool], keep: bool) -> None:
+    judge = LossOutliers(4, **settings)
+    judged(judge, PEERS)
+    assert judge.judge(update(9, loss=99.0)) == Verdict(is_outlier=True, keep=keep)
 
 
 def test_state_survives_json() -> None:

@@ -16,7 +16,6 @@ from worlds import update, view, weights
 
 import pisces.aggregate
 from pisces.aggregate.average import Averaged
-from pisces.aggregate.clip import Clipped
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
 from pisces.policy import Aggregator, Combination
@@ -33,7 +32,6 @@ AGGREGATORS: dict[str, Callable[[], Aggregator]] = {
     "measured mean, as the paper of Pisces": lambda: MeasuredMean(
         staleness_penalty=0.0, full_step=0.0
     ),
-    "clipped mean": lambda: Clipped(DiscountedMean(reference="base")),
     "averaged mean": lambda: Averaged(DiscountedMean(reference="base"), horizon=4.0),
     "averaged measured mean, as Pisces": lambda: Averaged(MeasuredMean(), horizon=4.0),
     "mean, half a step": lambda: DiscountedMean(reference="base", server_rate=0.5),

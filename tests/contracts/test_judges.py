@@ -13,7 +13,7 @@ from worlds import update
 import pisces.clients
 from pisces.clients.doubt import HighLosses
 from pisces.clients.reliability import LossOutliers
-from pisces.policy import Judge
+from pisces.policy import Judge, Verdict
 from pisces.types import Update
 
 C = 4  # concurrency
@@ -34,12 +34,16 @@ some_updates = st.lists(
 )
 
 
-def verdicts(judge: Judge, updates: Sequence[Update]) -> list[bool]:
-    return [judge.is_outlier(u) for u in updates]
+def verdicts(judge: Judge, updates: Sequence[Update]) -> list[Verdict]:
+    return [judge.judge(u) for u in updates]
+
+
+def outliers(judge: Judge, updates: Sequence[Update]) -> list[bool]:
+    return [verdict.is_outlier for verdict in verdicts(judge, updates)]
 
 
 def test_every_judge_has_a_row() -> None:
-    found = implementations(pisces.clients, "is_outlier")
+    found = implementations(pisces.clients, "judge")
     assert found == {type(make()) for make in JUDGES.values()}
 
 
@@ -47,13 +51,13 @@ def test_every_judge_has_a_row() -> None:
 @pytest.mark.parametrize("loss", [1.0, 99.0])
 def test_only_what_stands_apart_is_an_outlier(name: str, loss: float) -> None:
     alike = [update(client, loss=1.0) for client in range(C)]
-    assert verdicts(JUDGES[name](), [*alike, update(C, loss=loss)]) == [False] * C + [loss > 1.0]
+    assert outliers(JUDGES[name](), [*alike, update(C, loss=loss)]) == [False] * C + [loss > 1.0]
 
 
 @every_judge
 def test_nobody_is_judged_among_fewer_than_run_at_once(name: str) -> None:
     few = [update(client, loss=10.0**client) for client in range(C - 1)]
-    assert verdicts(JUDGES[name](), few) == [False] * (C - 1)
+    assert outliers(JUDGES[name](), few) == [False] * (C - 1)
 
 
 @every_judge
@@ -64,20 +68,21 @@ def test_who_tells_no_loss_changes_nothing(name: str, updates: list[Update]) -> 
     judge, other = JUDGES[name](), JUDGES[name]()
     found = list(zip(verdicts(judge, updates), updates, strict=True))
     assert [v for v, u in found if u.report.loss is not None] == verdicts(other, told)
-    assert not any(v for v, u in found if u.report.loss is None)
+    assert all(v == Verdict() for v, u in found if u.report.loss is None)
     assert judge.state() == other.state()
 
 
 @every_judge
 @settings(max_examples=30)
 @given(updates=some_updates)
-def test_what_is_usual_lies_among_the_losses_told(name: str, updates: list[Update]) -> None:
-    judge = JUDGES[name]()
-    for n, each in enumerate(updates):
-        judge.is_outlier(each)
-        told = [u.report.loss for u in updates[: n + 1] if u.report.loss is not None]
-        usual = judge.usual_loss
-        assert usual is None or min(told) <= usual <= max(told)
+def test_only_outliers_are_dropped_or_counted_as_another_loss_that_was_told(
+    name: str, updates: list[Update]
+) -> None:
+    told = [u.report.loss for u in updates if u.report.loss is not None]
+    for verdict in verdicts(JUDGES[name](), updates):
+        assert verdict.is_outlier or (verdict.keep and verdict.loss is None)
+        assert not (verdict.is_outlier and verdict.forgives)
+        assert verdict.loss is None or min(told) <= verdict.loss <= max(told)
 
 
 @every_judge
@@ -87,6 +92,5 @@ def test_goes_on_from_its_state(name: str, updates: list[Update], cut: int) -> N
     judge, fresh = JUDGES[name](), JUDGES[name]()
     verdicts(judge, updates[:cut])
     fresh.restore(through_json(judge.state()))
-    assert fresh.usual_loss == judge.usual_loss
     assert verdicts(fresh, updates[cut:]) == verdicts(judge, updates[cut:])
     assert fresh.state() == judge.state()

@@ -21,7 +21,7 @@ Differs from the papers:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from pisces.clients.view import View
 from pisces.policy import Aggregator, Combination
 from pisces.types import Update, Weights
 
+Floats: TypeAlias = NDArray[np.float64]
 Reference = Literal["current", "base"]
 Share = Literal["samples", "equal"]
 
@@ -55,30 +56,40 @@ class DiscountedMean(Aggregator):
     ) -> Combination:
         """The mean, taken in one pass over the updates."""
         coefficients = self.coefficients(updates, view)
-        new = weights.flat.clone()
-        split = weights.layout.num_parameters
-        for update, c in zip(updates, coefficients.tolist(), strict=True):
-            reference = weights if self._reference == "current" else update.base
-            moved = update.weights.flat - reference.flat
-            rate = self._server_rate * c
-            if split == len(new):
-                new.add_(moved, alpha=rate)
-                continue
-            new[:split].add_(moved[:split], alpha=rate)
-            new[split:].add_(update.weights.flat[split:] - weights.flat[split:], alpha=c)
-        applied = (self._server_rate * coefficients).tolist()
-        return Combination(Weights(new, weights.layout), tuple(applied))
+        return moved(weights, updates, coefficients, self._reference, self._server_rate)
 
-    def coefficients(self, updates: Sequence[Update], view: View) -> NDArray[np.float64]:
+    def coefficients(self, updates: Sequence[Update], view: View) -> Floats:
         """c_i of every update."""
         shares = np.ones(len(updates))
         if self._share == "samples":
             shares = np.array([u.report.num_examples for u in updates], np.float64)
-        coefficients: NDArray[np.float64] = shares / shares.sum() * self._discounts(updates, view)
-        return coefficients
+        shares = shares / shares.sum()
+        return np.asarray(shares * discounts(updates, view, self._staleness_penalty), np.float64)
 
-    def _discounts(self, updates: Sequence[Update], view: View) -> NDArray[np.float64]:
-        """How much less an update counts for its staleness."""
-        staleness = np.array([u.staleness(view.version) for u in updates], np.float64)
-        discounts: NDArray[np.float64] = (1.0 + staleness) ** -self._staleness_penalty
-        return discounts
+
+def discounts(updates: Sequence[Update], view: View, penalty: float) -> Floats:
+    """How much less each update counts for its staleness."""
+    staleness = np.array([u.staleness(view.version) for u in updates], np.float64)
+    return np.asarray((1.0 + staleness) ** -penalty, np.float64)
+
+
+def moved(
+    weights: Weights,
+    updates: Sequence[Update],
+    coefficients: Floats,
+    reference: Reference,
+    server_rate: float = 1.0,
+) -> Combination:
+    """The weights moved by every update, as far as its coefficient says."""
+    new = weights.flat.clone()
+    split = weights.layout.num_parameters
+    for update, c in zip(updates, coefficients.tolist(), strict=True):
+        origin = weights if reference == "current" else update.base
+        step = update.weights.flat - origin.flat
+        if split == len(new):
+            new.add_(step, alpha=server_rate * c)
+            continue
+        new[:split].add_(step[:split], alpha=server_rate * c)
+        new[split:].add_(update.weights.flat[split:] - weights.flat[split:], alpha=c)
+    applied = (server_rate * coefficients).tolist()
+    return Combination(Weights(new, weights.layout), tuple(applied))

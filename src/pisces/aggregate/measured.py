@@ -1,6 +1,6 @@
 """A mean whose step is as long as there is reason for: the rule of `pisces`.
 
-    w + server_rate * sum_i c_i (w_i - reference_i)
+    w + sum_i c_i (w_i - base_i)
     c_i = length * n_i d_i / sum_j n_j d_j,    d_i = (1 + staleness_i)^-beta
     length = min(1, arrived / (full_step * (arrived + running)))
 
@@ -23,35 +23,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pisces.aggregate.mean import DiscountedMean, Reference
+from pisces.aggregate.mean import Floats, discounts, moved
 from pisces.clients.view import View
-from pisces.types import Update
+from pisces.policy import Aggregator, Combination
+from pisces.types import Update, Weights
 
 
-class MeasuredMean(DiscountedMean):
+class MeasuredMean(Aggregator):
     """See the module's formulas; `staleness_penalty` is beta."""
 
-    def __init__(
-        self,
-        *,
-        staleness_penalty: float = 0.5,
-        reference: Reference = "base",
-        server_rate: float = 1.0,
-        full_step: float = 0.6,
-    ) -> None:
-        super().__init__(
-            staleness_penalty=staleness_penalty, reference=reference, server_rate=server_rate
-        )
+    def __init__(self, *, staleness_penalty: float = 0.5, full_step: float = 0.6) -> None:
+        self._staleness_penalty = staleness_penalty
         self._full_step = full_step
 
-    def coefficients(self, updates: Sequence[Update], view: View) -> NDArray[np.float64]:
+    def combine(
+        self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
+    ) -> Combination:
+        """The mean, as long as it may be."""
+        return moved(weights, updates, self.coefficients(updates, view), "base")
+
+    def coefficients(self, updates: Sequence[Update], view: View) -> Floats:
         """c_i of every update."""
         arrived = np.array([u.report.num_examples for u in updates], np.float64)
         running = view.clients.num_examples[view.running.clients].astype(np.float64)
-        weights = arrived * self._discounts(updates, view)
+        shares = arrived * discounts(updates, view, self._staleness_penalty)
         full = self._full_step * (arrived.sum() + running.sum())
         length = arrived.sum() / max(arrived.sum(), full)
-        coefficients: NDArray[np.float64] = length * weights / weights.sum()
-        return coefficients
+        return np.asarray(length * shares / shares.sum(), np.float64)

@@ -9,10 +9,11 @@ So a loss is held against the latest losses that were themselves believed:
     loss > median + sigmas * 1.4826 * (median distance from the median)
 
 Only high losses are doubted: nobody is preferred for a low one. A doubted loss does not tell how
-much there is to learn from a client, so in selection it counts as the median of those believed; its
-update stays out of the model unless asked for. As in the paper (Jiang et al., "Pisces", SoCC 2022,
-section 4.2), it costs the client a credit; but every loss that is believed gives one back, so that
-clients with difficult data, now and then too high, are not banned in the long run.
+much there is to learn from a client, so in selection it counts as the median of those believed. The
+client's update stays out of the model if its loss before was doubted, too: once is no reason, for
+rare data look just like wrong data until somebody has learned them. As in the paper (Jiang et al.,
+"Pisces", SoCC 2022, section 4.2), a doubted loss costs the client a credit; but every one that is
+believed gives one back, so that clients with difficult data are not banned in the long run.
 
 Should more than three quarters of the latest losses be doubted, then it is training itself that has
 changed: what was believed is forgotten, and judging starts anew.
@@ -24,7 +25,7 @@ from bisect import bisect_left, insort
 from collections import deque
 
 from pisces.clients.reliability import MAD_TO_SIGMA, SMALLEST_EPS, median_distance, middle
-from pisces.policy import Judge
+from pisces.policy import Judge, Verdict
 from pisces.types import State, Update
 
 MOST_DOUBTED = 0.75  # of the latest losses
@@ -43,35 +44,22 @@ class HighLosses(Judge):
         self._drop = drop
         self._believed: deque[float] = deque()
         self._sorted: list[float] = []  # those believed
-        self._doubted: deque[bool] = deque(maxlen=self._num_kept)  # the latest, believed or not
+        self._latest: deque[bool] = deque(maxlen=self._num_kept)  # losses: was it doubted?
+        self._suspects: set[int] = set()  # clients whose last loss was doubted
 
-    @property
-    def drops_outliers(self) -> bool:
-        """Whether an outlier's update is kept out of the model."""
-        return self._drop
-
-    @property
-    def forgives(self) -> bool:
-        """A believed loss gives a credit back."""
-        return True
-
-    @property
-    def usual_loss(self) -> float | None:
-        """The median of those believed."""
-        return middle(self._sorted) if self._sorted else None
-
-    def is_outlier(self, update: Update) -> bool:
+    def judge(self, update: Update) -> Verdict:
         """Judge one update by those believed, and remember it."""
-        loss = update.report.loss
+        loss, client = update.report.loss, update.client
         if loss is None:
-            return False
-        is_high = len(self._sorted) >= self._min_records and loss > self._limit()
-        self._doubted.append(is_high)
-        if not is_high:
+            return Verdict()
+        if len(self._sorted) < self._min_records or loss <= self._limit():
             self._believe(loss)
-        elif sum(self._doubted) > MOST_DOUBTED * self._num_kept:
-            self._forget()
-        return is_high
+            self._suspects.discard(client)
+            return Verdict(forgives=True)
+        keep = not (self._drop and client in self._suspects)
+        verdict = Verdict(is_outlier=True, keep=keep, loss=middle(self._sorted))
+        self._doubt(client)
+        return verdict
 
     def _limit(self) -> float:
         centre = middle(self._sorted)
@@ -79,23 +67,34 @@ class HighLosses(Judge):
         return centre + max(self._sigmas * sigma, SMALLEST_EPS * abs(centre))
 
     def _believe(self, loss: float) -> None:
+        self._latest.append(False)
         self._believed.append(loss)
         insort(self._sorted, loss)
         if len(self._believed) > self._num_kept:
             del self._sorted[bisect_left(self._sorted, self._believed.popleft())]
 
+    def _doubt(self, client: int) -> None:
+        self._latest.append(True)
+        self._suspects.add(client)
+        if sum(self._latest) > MOST_DOUBTED * self._num_kept:
+            self._forget()
+
     def _forget(self) -> None:
         self._believed.clear()
         self._sorted.clear()
-        self._doubted.clear()
+        self._latest.clear()
+        self._suspects.clear()
 
     def state(self) -> State:
-        """The losses believed, and which of the latest were."""
-        return State({"believed": list(self._believed), "doubted": list(self._doubted)})
+        """The losses believed, which of the latest were, and whose last one was not."""
+        latest, suspects = list(self._latest), sorted(self._suspects)
+        return State({"believed": list(self._believed), "latest": latest, "suspects": suspects})
 
     def restore(self, state: State) -> None:
-        """Take both up."""
+        """Take all of it up."""
         self._forget()
         for loss in state.values["believed"]:
             self._believe(loss)
-        self._doubted.extend(state.values["doubted"])
+        self._latest.clear()
+        self._latest.extend(state.values["latest"])
+        self._suspects.update(state.values["suspects"])

@@ -19,7 +19,7 @@ from pisces.clients.checks import (
 from pisces.clients.running import RunningColumns
 from pisces.clients.table import ClientTable
 from pisces.clients.view import View
-from pisces.policy import Judge
+from pisces.policy import Judge, Verdict
 from pisces.saving import load_task, load_update, save_task, save_update
 from pisces.types import (
     Aggregated,
@@ -253,13 +253,14 @@ class ClientManager:
         self._running_columns.remove(task.id)
         self.num_updates += 1
         self.table.report(update)
-        verdict = self._judged(update)
-        reason = self._unwanted(update, is_outlier=bool(verdict), wanted=wanted)
-        if reason:
-            return [update, *verdict, Dropped(event.at, task.id, reason)]
+        verdict = Verdict() if self._judge is None else self._judge.judge(update)
+        entries = [update, *self._consequences(verdict, update)]
+        if not verdict.keep or not wanted(update):
+            reason = "too late" if verdict.keep else "its loss is an outlier"
+            return [*entries, Dropped(event.at, task.id, reason)]
         self.buffer.append(update)
         self.table.hold(update.client, waits=True)
-        return [update, *verdict]
+        return entries
 
     def _problem(self, event: Arrived) -> str | None:
         declared = self.table.facts.num_examples.item(event.client)
@@ -267,25 +268,17 @@ class ClientManager:
             event.report, declared, self._limits
         )
 
-    def _judged(self, update: Update) -> list[Entry]:
-        if self._judge is None:
+    def _consequences(self, verdict: Verdict, update: Update) -> list[Entry]:
+        """Give or take a credit, and let the loss count as what it is taken for."""
+        if verdict.loss is not None:
+            self.table.doubt(update.client, verdict.loss)
+        if verdict.forgives:
+            self.table.credit(update.client)
+        if not verdict.is_outlier:
             return []
-        if not self._judge.is_outlier(update):
-            if self._judge.forgives and update.report.loss is not None:
-                self.table.credit(update.client)
-            return []
-        if (usual := self._judge.usual_loss) is not None:
-            self.table.doubt(update.client, usual)
         debited = self._debit(update.client, update.arrived_at)
         left = int(self.table.facts.credits[update.client])
         return [Outlier(update.arrived_at, update.client, update.task_id, left), *debited]
-
-    def _unwanted(
-        self, update: Update, *, is_outlier: bool, wanted: Callable[[Update], bool]
-    ) -> str | None:
-        if is_outlier and self._judge is not None and self._judge.drops_outliers:
-            return "its loss is an outlier"
-        return None if wanted(update) else "too late"
 
     def _debit(self, client: int, at: float) -> list[Entry]:
         """Take a credit; a client without any left is not selected again."""

@@ -20,7 +20,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
 from collections.abc import Sequence
 
-from pisces.policy import Judge
+from pisces.policy import Judge, Verdict
 from pisces.types import State, Update
 
 MAD_TO_SIGMA = 1.4826  # median absolute deviation of a normal distribution, in standard deviations
@@ -59,21 +59,17 @@ class LossOutliers(Judge):
         self._pools: defaultdict[int, list[float]] = defaultdict(list)
         self._newest = 0
 
-    @property
-    def drops_outliers(self) -> bool:
-        """Whether an outlier's update is kept out of the model."""
-        return self._drop
-
-    def is_outlier(self, update: Update) -> bool:
+    def judge(self, update: Update) -> Verdict:
         """Judge one update among its peers, and remember it."""
         loss = update.report.loss
         if loss is None:
-            return False
+            return Verdict()
         self._remember(update.version, loss)
         pool = self._pools[update.version]
         if len(pool) < self._min_records:
-            return False
-        return is_noise(pool, loss, self.eps(pool), self._min_samples)
+            return Verdict()
+        stands_apart = is_noise(pool, loss, self.eps(pool), self._min_samples)
+        return Verdict(is_outlier=stands_apart, keep=not (stands_apart and self._drop))
 
     def eps(self, pool: Sequence[float]) -> float:
         """The clustering radius for these losses, which must be sorted."""
