@@ -44,6 +44,17 @@ def test_the_page(study: Study, record: MakeRecord) -> None:
     assert "- 12 runs, seeds 1, 2, 3; wall time together 30 s" in text
 
 
+@pytest.mark.parametrize(
+    ("made_with", "told"),
+    [("pisces 0 (0a1b2c3+), torch 2+cu13", True), ("pisces 0 (0a1b2c3), torch 2+cu13", False)],
+)
+def test_the_page_says_what_a_plus_means(
+    study: Study, record: MakeRecord, made_with: str, told: bool
+) -> None:
+    text = page(Results("speed", study, [record("fast", 1, 10.0, made_with=made_with)], {}, {}))
+    assert ("\n\nA + behind a commit: with changes that were not committed.\n" in text) == told
+
+
 def test_the_page_says_in_which_steps_times_come(study: Study, record: MakeRecord) -> None:
     told = "Target: accuracy 0.9, evaluated every 20 s: times to target come in such steps.\n"
     assert told in page(Results("speed", study, some(record), {}, {}, every_s={"small": 20.0}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pisces.study.runs import Wish, config_file, digest, planned
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 REAL = sorted(plan.find(EXPERIMENTS))
+NOT_IN_IT = ("guard", "tuning")  # the paper
 WISH = Wish(build.resolved, lambda _config: ())
 
 
@@ -178,6 +180,19 @@ def test_the_docs_know_every_key(table: str, model: type[plan.Section]) -> None:
     row_of = f"`[[{table}]]`" if table else "(top)"
     told = {key for row in rows if row[0] == f"| {row_of}" for key in row[1].split(", ")}
     assert told == {f"`{key}`" for key in model.model_fields}
+
+
+def test_the_docs_know_how_many_runs_there_are() -> None:
+    text = (EXPERIMENTS.parent / "docs" / "reproduce.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (\d+) \|$", text, re.MULTILINE))
+    runs = {name: planned(plan.load(EXPERIMENTS / name), EXPERIMENTS / name, WISH) for name in REAL}
+    assert {name: int(num) for name, num in rows.items()} == {
+        name: len(asked) for name, asked in runs.items()
+    }
+    of_paper = [run for name in REAL if name not in NOT_IN_IT for run in runs[name]]
+    num_different = len({run.digest for run in of_paper})
+    told = f"Of the {len(of_paper)} runs of the paper's studies {num_different} are different"
+    assert told in text
 
 
 def test_all_of_the_papers_studies_are_there() -> None:

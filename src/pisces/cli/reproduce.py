@@ -48,7 +48,7 @@ def reproduce(
         str | None, typer.Option(help="Only these tasks of the studies: mnist,cifar10.")
     ] = None,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="A trial: everything, but small, on a CPU in seconds.")
+        bool, typer.Option("--smoke", help="A trial: everything, but small, on a CPU in minutes.")
     ] = False,
     pages_only: Annotated[
         bool, typer.Option("--pages-only", help="Run nothing; pages anew, from results.json alone.")

@@ -251,6 +251,8 @@ def _made(results: Results) -> Iterator[str]:
     yield f"- {len(records)} runs, seeds {', '.join(map(str, seeds))}; wall time together {took}"
     for made_with in sorted({f"{r.made_with}; {r.trained_by}" for r in records}):
         yield f"- {made_with}"
+    if any("+)" in record.made_with for record in records):
+        yield from ("", "A + behind a commit: with changes that were not committed.")
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
