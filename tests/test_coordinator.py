@@ -610,24 +610,24 @@ def test_a_client_that_leaves_takes_its_task_along() -> None:
     assert_lawful(lines, 2)
 
 
-@pytest.mark.parametrize(("protocol", "num_dropped"), [("pisces", 1), ("pisces-paper", 0)])
+@pytest.mark.parametrize(("guard", "num_dropped"), [("believed", 2), ("clusters", 0)])
 def test_outliers_and_the_distrusted_are_noted_and_not_asked_again(
-    protocol: str, num_dropped: int
+    guard: str, num_dropped: int
 ) -> None:
     # Client 0 reports a loss of 9 where all others report 1. Its first is one of the first eight,
-    # of which nobody is judged; the next two are outliers, and with two credits it is out. Pisces
-    # drops what comes from an outlier the second time.
+    # of which nobody is judged; the next two are outliers, and with two credits it is out.
     def respond(task: Task, now: float) -> list[Event]:
         loss = 9.0 if task.client == 0 else 1.0
         report = Report(NUM_EXAMPLES, loss, loss)
         return [Arrived(now + 1.0, task.id, task.client, outcome(task).weights, report)]
 
     world = World(concurrency=8, credits=2, stop=Stop(time_s=20.0))
-    lines = assemble(protocol, world, executor=FakeExecutor(joins(10), respond)).run()
+    executor = FakeExecutor(joins(10), respond)
+    lines = assemble("pisces", world, executor=executor, guard=guard).run()
     outliers = of_kind(lines, "outlier")
     assert [line["credits"] for line in outliers] == [1, 0]
     assert [d["task"] for d in of_kind(lines, "dropped")] == [
-        line["task"] for line in outliers[len(outliers) - num_dropped :]
+        line["task"] for line in outliers[:num_dropped]
     ]
     [distrusted] = of_kind(lines, "distrusted")
     assert distrusted["client"] == 0

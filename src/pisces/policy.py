@@ -1,9 +1,9 @@
 """The three questions of federated learning as contracts: who trains, when to aggregate, how.
 
 A protocol is one answer to each (`Policies`). Policies see the world through a read-only `View` and
-never call each other, look at a clock or sleep. All verbs but `pick` and `combine` are pure, and
-those two draw only from the generator they are given. Subclassing a contract brings defaults for
-its rare verbs, so a simple policy stays a few lines.
+never call each other, look at a clock or sleep. A pacer's verbs are pure; `pick`, `combine` and
+`judge` may remember, and the first two draw only from the generator they are given. Subclassing a
+contract brings defaults for its rare verbs, so a simple policy stays a few lines.
 """
 
 from __future__ import annotations

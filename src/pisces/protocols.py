@@ -24,7 +24,7 @@ from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.pisces import Adaptive, Mode
 from pisces.pace.remaining import Remaining
-from pisces.policy import Aggregator, Pacer, Policies
+from pisces.policy import Aggregator, Judge, Pacer, Policies
 from pisces.select.oort import Oort
 from pisces.select.pisces import Guided
 from pisces.select.uniform import Uniform
@@ -67,6 +67,10 @@ Unseen = Annotated[
     float, Field(ge=0, description="latency of a client not seen yet; 0: the slowest seen")
 ]
 Window = Annotated[int, Field(ge=0, le=1000, description="versions that count as similar")]
+Guard = Annotated[
+    Literal["clusters", "believed"],
+    Field(description="clusters: outliers cost credits; believed: high losses do, and are dropped"),
+]
 Drop = Annotated[bool, Field(description="keep updates of outliers out of the model too")]
 
 
@@ -156,27 +160,29 @@ def pisces(
             description="publish the average over the updates of so many times C; 0: the last",
         ),
     ] = 2.0,
+    guard: Guard = "clusters",
     outlier_sigmas: Annotated[
         float,
         Field(
             gt=0,
             allow_inf_nan=False,
-            description="how far above the others a loss is doubted, in robust deviations",
+            description="how far from the others a loss is an outlier, in robust deviations",
         ),
     ] = 3.0,
-    drop_outliers: Drop = True,
 ) -> Policies:
     """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers.
 
     Differs from `pisces-paper`, the letter of the paper: the pace spreads what is left of the bound
     (`pace`), a step made of few updates is a small one (`full_step`) in which the stale count less
-    (`weight_penalty`), an average over recent versions is published (`average`), and losses are
-    judged by those that are believed, outliers dropped (`outlier_sigmas`, `drop_outliers`).
+    (`weight_penalty`), and an average over recent versions is published (`average`). Where clients
+    may be corrupted, losses can be judged by those that are believed (`guard`).
     """
     bound = concurrency if staleness_bound is None else staleness_bound
     guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
     mean = MeasuredMean(staleness_penalty=weight_penalty, full_step=full_step)
-    judge = HighLosses(concurrency, sigmas=outlier_sigmas, drop=drop_outliers)
+    judge: Judge = LossOutliers(concurrency, eps_sigmas=outlier_sigmas, max_staleness=bound)
+    if guard == "believed":
+        judge = HighLosses(concurrency, sigmas=outlier_sigmas)
     how: Aggregator = Averaged(mean, horizon=average * concurrency) if average else mean
     return Policies(guided, _pacer(concurrency, bound, pace, unseen_latency_s), how, judge)
 

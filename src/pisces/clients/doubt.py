@@ -9,11 +9,10 @@ So a loss is held against the latest losses that were themselves believed:
     loss > median + sigmas * 1.4826 * (median distance from the median)
 
 Only high losses are doubted: nobody is preferred for a low one. A doubted loss does not tell how
-much there is to learn from a client, so in selection it counts as the median of those believed. The
-client's update stays out of the model if its loss before was doubted, too: once is no reason, for
-rare data look just like wrong data until somebody has learned them. As in the paper (Jiang et al.,
-"Pisces", SoCC 2022, section 4.2), a doubted loss costs the client a credit; but every one that is
-believed gives one back, so that clients with difficult data are not banned in the long run.
+much there is to learn from a client, so in selection it counts as the median of those believed; the
+update stays out of the model unless asked for. As in the paper (Jiang et al., "Pisces", SoCC 2022,
+section 4.2), it costs the client a credit; but every loss that is believed gives one back, so that
+clients with difficult data, now and then too high, are not banned in the long run.
 
 Should more than three quarters of the latest losses be doubted, then it is training itself that has
 changed: what was believed is forgotten, and judging starts anew.
@@ -45,20 +44,17 @@ class HighLosses(Judge):
         self._believed: deque[float] = deque()
         self._sorted: list[float] = []  # those believed
         self._latest: deque[bool] = deque(maxlen=self._num_kept)  # losses: was it doubted?
-        self._suspects: set[int] = set()  # clients whose last loss was doubted
 
     def judge(self, update: Update) -> Verdict:
         """Judge one update by those believed, and remember it."""
-        loss, client = update.report.loss, update.client
+        loss = update.report.loss
         if loss is None:
             return Verdict()
         if len(self._sorted) < self._min_records or loss <= self._limit():
             self._believe(loss)
-            self._suspects.discard(client)
             return Verdict(forgives=True)
-        keep = not (self._drop and client in self._suspects)
-        verdict = Verdict(is_outlier=True, keep=keep, loss=middle(self._sorted))
-        self._doubt(client)
+        verdict = Verdict(is_outlier=True, keep=not self._drop, loss=middle(self._sorted))
+        self._doubt()
         return verdict
 
     def _limit(self) -> float:
@@ -73,9 +69,8 @@ class HighLosses(Judge):
         if len(self._believed) > self._num_kept:
             del self._sorted[bisect_left(self._sorted, self._believed.popleft())]
 
-    def _doubt(self, client: int) -> None:
+    def _doubt(self) -> None:
         self._latest.append(True)
-        self._suspects.add(client)
         if sum(self._latest) > MOST_DOUBTED * self._num_kept:
             self._forget()
 
@@ -83,18 +78,15 @@ class HighLosses(Judge):
         self._believed.clear()
         self._sorted.clear()
         self._latest.clear()
-        self._suspects.clear()
 
     def state(self) -> State:
-        """The losses believed, which of the latest were, and whose last one was not."""
-        latest, suspects = list(self._latest), sorted(self._suspects)
-        return State({"believed": list(self._believed), "latest": latest, "suspects": suspects})
+        """The losses believed, and which of the latest were not."""
+        return State({"believed": list(self._believed), "latest": list(self._latest)})
 
     def restore(self, state: State) -> None:
-        """Take all of it up."""
+        """Take both up."""
         self._forget()
         for loss in state.values["believed"]:
             self._believe(loss)
         self._latest.clear()
         self._latest.extend(state.values["latest"])
-        self._suspects.update(state.values["suspects"])
