@@ -248,6 +248,15 @@ def test_a_run_that_fails_does_not_end_the_others(done: Path, pisces: Pisces) ->
     assert len(folders()) == 3
 
 
+@pytest.mark.parametrize("out", ["experiments", "experiments/speed", "experiments/speed/runs"])
+def test_nothing_is_written_in_the_place_of_a_study(done: Path, pisces: Pisces, out: str) -> None:
+    before = (done / "results.json").read_bytes()
+    ran = pisces("reproduce", "speed", "--smoke", "--out", out)
+    assert ran.code == 2
+    assert "--out: must not be where studies are" in ran.err
+    assert (done / "results.json").read_bytes() == before
+
+
 def test_a_wrong_setting_is_refused_before_anything_starts(study: Path, pisces: Pisces) -> None:
     change(study, 'protocol = "fedavg"', 'protocol = "fedavgg"')
     ran = pisces("reproduce", "speed")

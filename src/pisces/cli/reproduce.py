@@ -84,6 +84,7 @@ def reproduce(
         smoke=smoke,
     )
     place = Place(out or SMOKE_RUNS, True) if smoke else Place(out or RUNS, False)
+    _check_out(place.runs, found.values())
     if not studies:
         stdout.print(_listing([open_study(path, place, wish) for path in found.values()]))
         return
@@ -111,6 +112,16 @@ def _wish(seeds: Sequence[int] | None, cases: Sequence[str], device: str, *, smo
         return list(map(int, world.corrupted_clients(config)))
 
     return Wish(build.resolved, corrupted, seeds, cases, device, smoke, build.revision_of)
+
+
+def _check_out(runs: Path, studies: Iterable[Path]) -> None:
+    """What is written there must not take the place of a study's own results."""
+    here = runs.resolve()
+    for study in studies:
+        if here == study.resolve().parent or here.is_relative_to(study.resolve()):
+            raise ConfigError(
+                f"--out: must not be where studies are, {study.parent}, nor in one, not {runs}"
+            )
 
 
 def _found(folder: Path) -> dict[str, Path]:
