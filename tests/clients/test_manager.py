@@ -605,7 +605,7 @@ def test_the_staleness_of_the_last_five_is_remembered() -> None:
         manager.advance(3.0, [1.0])
     facts = manager.view(3.0).clients
     assert facts.recent_staleness[0].tolist() == [1, 2, 3, 4, 5]
-    assert facts.staleness_estimate()[0] == 3.0
+    assert facts.staleness[0] == 3.0
 
 
 def test_a_dropped_update_leaves_no_staleness() -> None:

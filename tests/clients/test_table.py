@@ -82,7 +82,7 @@ def test_the_ring_holds_the_last_five() -> None:
     for staleness in (9, 1, 2, 3, 4, 5):  # the 9 falls out
         table.add_staleness(0, staleness)
     assert table.facts.recent_staleness[0].tolist() == [1, 2, 3, 4, 5]
-    assert table.facts.staleness_estimate().tolist() == [3.0]
+    assert table.facts.staleness.tolist() == [3.0]
 
 
 def test_the_estimate_is_the_mean_of_what_is_there() -> None:
@@ -92,7 +92,7 @@ def test_the_estimate_is_the_mean_of_what_is_there() -> None:
     table.add_staleness(2, 4)
     table.add_staleness(2, 1)
     # None yet: 0. A single 0: 0. (4 + 1) / 2.
-    assert table.facts.staleness_estimate().tolist() == [0.0, 0.0, 2.5]
+    assert table.facts.staleness.tolist() == [0.0, 0.0, 2.5]
 
 
 def test_a_doubted_loss_is_what_is_usual_until_the_next() -> None:
@@ -130,7 +130,7 @@ def test_a_restored_table_is_the_same_and_its_own() -> None:
     table.report(update(1, loss=99.0))  # neither the saved state nor the other table hears of this
     assert other.facts.loss[1] == state.arrays["loss"][1] == 0.5
     assert other.facts.recent_staleness.tolist() == [[-1, -1], [-1, 7], [-1, -1]]
-    assert other.facts.staleness_estimate().tolist() == [0.0, 7.0, 0.0]
+    assert other.facts.staleness.tolist() == [0.0, 7.0, 0.0]
     other.ensure(5)
     assert other.facts.num_clients == 6
     assert other.facts.loss[1] == 0.5
@@ -157,7 +157,7 @@ def test_the_estimate_is_the_mean_of_the_last_few(values: list[int], window: int
         table.add_staleness(0, value)
     last = values[-window:]
     expected = sum(last) / len(last) if last else 0.0
-    assert table.facts.staleness_estimate()[0] == pytest.approx(expected)
+    assert table.facts.staleness[0] == pytest.approx(expected)
 
 
 VERBS = st.sampled_from(

@@ -45,10 +45,6 @@ class Columns:
         """How many clients ever joined."""
         return len(self.present)
 
-    def staleness_estimate(self) -> Floats:
-        """Mean staleness of each client's most recent updates, 0 when there is none (Eq. 3)."""
-        return self.staleness
-
     def first(self, num: int) -> Columns:
         """The first `num` rows of every column, without copying, for reading only."""
         columns = [getattr(self, f.name)[:num] for f in fields(self)]
