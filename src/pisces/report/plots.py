@@ -71,7 +71,7 @@ def accuracy_over_time(
     axes.set(xlabel="time (s)", ylabel=metric.replace("_", " "))
     axes.margins(x=0)
     axes.set_xlim(left=0)
-    at_most_one(axes, metric)
+    at_most_one(axes, metric, target or 0.0)
     add_legend(figure, axes)
     save(figure, path)
 

@@ -96,9 +96,9 @@ def draw_dots(axes: Axes, style: Style, x: ArrayLike, y: ArrayLike) -> None:
     )
 
 
-def at_most_one(axes: Axes, metric: str) -> None:
-    """Where the metric is an accuracy, leave out what none can be."""
-    if metric.rpartition("_")[2] == "accuracy":
+def at_most_one(axes: Axes, metric: str, target: float = 0.0) -> None:
+    """Where the metric is an accuracy, leave out what none can be, unless it is asked for."""
+    if metric.rpartition("_")[2] == "accuracy" and target <= 1:
         axes.set_ylim(top=min(1.0, axes.get_ylim()[1]))
 
 

@@ -86,7 +86,7 @@ def _look_closer(axes: Axes, records: Sequence[Record]) -> None:
     values = [v for record in records for v in record.values if v is not None]
     best = (min if less_is_more else max)(values, default=target)
     shown = max(4 * abs(best - target), 0.1 * abs(target))
-    at_most_one(axes, records[0].metric)
+    at_most_one(axes, records[0].metric, target)
     low, high = axes.get_ylim()
     if less_is_more:
         axes.set_ylim(top=min(high, target + shown))
