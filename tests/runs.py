@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import isabstract
 from types import ModuleType
 from typing import Any
 
@@ -404,12 +405,12 @@ any_protocol = st.sampled_from(sorted(PROTOCOLS))
 
 
 def implementations(room: ModuleType, verb: str) -> set[type]:
-    """The classes of a room that have this verb, the contract itself aside."""
+    """The classes of a room that have this verb, the contract itself and what is abstract aside."""
     names = [m.name for m in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
     things = [(name, thing) for name in names for thing in vars(import_module(name)).values()]
     return {
         thing
         for name, thing in things
         if isinstance(thing, type) and thing.__module__ == name and hasattr(thing, verb)
-        if not getattr(thing, "_is_protocol", False)
+        if not getattr(thing, "_is_protocol", False) and not isabstract(thing)
     }

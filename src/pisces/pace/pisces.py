@@ -28,14 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.clients.view import View
-from pisces.errors import ConfigError
-from pisces.policy import Pacer
+from pisces.pace.spaced import ROUNDING, Spaced
 
-ROUNDING = 1e-11  # relative; far more than errors add up to, far less than matters
 Mode = Literal["paper", "elapsed", "strict"]
 
 
-class Adaptive(Pacer):
+class Adaptive(Spaced):
     """Spaces aggregations so that the slowest running client stays within `bound` versions (b)."""
 
     def __init__(
@@ -46,10 +44,7 @@ class Adaptive(Pacer):
         mode: Mode = "paper",
         unseen_latency_s: float | None = None,
     ) -> None:
-        if bound < 1:
-            raise ConfigError(f"staleness_bound: must be at least 1, not {bound}")
-        self._concurrency = concurrency
-        self._bound = bound
+        super().__init__(concurrency, bound)
         self._mode = mode
         self._unseen_latency_s = unseen_latency_s
 
@@ -60,18 +55,6 @@ class Adaptive(Pacer):
         So does `elapsed` with b = 1: nothing is made while somebody runs from an older version.
         """
         return self._mode == "strict" or (self._mode == "elapsed" and self._bound == 1)
-
-    def slots(self, view: View) -> int:
-        """Whatever is free."""
-        return self._concurrency - len(view.running)
-
-    def ready(self, view: View) -> bool:
-        """Is the interval over?"""
-        return view.now >= self.due_at(view)
-
-    def next_check(self, view: View) -> float:
-        """The end of the interval, unless something happens before."""
-        return self.due_at(view)
 
     def due_at(self, view: View) -> float:
         """When the interval ends if the same clients keep running."""

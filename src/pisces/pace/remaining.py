@@ -30,31 +30,11 @@ from __future__ import annotations
 import numpy as np
 
 from pisces.clients.view import View
-from pisces.errors import ConfigError
-from pisces.pace.pisces import ROUNDING
-from pisces.policy import Pacer
+from pisces.pace.spaced import ROUNDING, Spaced
 
 
-class Remaining(Pacer):
+class Remaining(Spaced):
     """Spaces aggregations so that every running client stays within `bound` versions (b)."""
-
-    def __init__(self, concurrency: int, bound: int) -> None:
-        if bound < 1:
-            raise ConfigError(f"staleness_bound: must be at least 1, not {bound}")
-        self._concurrency = concurrency
-        self._bound = bound
-
-    def slots(self, view: View) -> int:
-        """Whatever is free."""
-        return self._concurrency - len(view.running)
-
-    def ready(self, view: View) -> bool:
-        """Is the interval over?"""
-        return view.now >= self.due_at(view)
-
-    def next_check(self, view: View) -> float:
-        """The end of the interval, unless something happens before."""
-        return self.due_at(view)
 
     def due_at(self, view: View) -> float:
         """When the interval ends if the same clients keep running."""
