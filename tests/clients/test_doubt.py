@@ -137,12 +137,9 @@ def test_losses_of_nothing_are_usual_where_all_are() -> None:
 # --- what follows, and saving ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("settings", "keep"), [({}, False), ({"drop": False}, True)])
-def test_what_becomes_of_a_doubted_update_is_a_setting(
-    settings: dict[str, bool], keep: bool
-) -> None:
-    judge = judge_of(**settings)
-    assert judge.judge(update(9, loss=9.0)).keep is keep
+def test_a_doubted_update_is_dropped() -> None:
+    judge = judge_of()
+    assert not judge.judge(update(9, loss=9.0)).keep
     assert judge.judge(update(9, loss=1.0)).keep
 
 

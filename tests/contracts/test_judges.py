@@ -19,7 +19,7 @@ from pisces.types import Update
 C = 4  # concurrency
 JUDGES: dict[str, Callable[[], Judge]] = {
     "high losses": lambda: HighLosses(C),
-    "high losses, kept": lambda: HighLosses(C, sigmas=1.0, drop=False),
+    "high losses, sooner": lambda: HighLosses(C, sigmas=1.0),
     "loss outliers": lambda: LossOutliers(C),
     "loss outliers, as the code of Pisces": lambda: LossOutliers(C, eps=0.5),
     "loss outliers, dropped": lambda: LossOutliers(C, window=0, drop=True),

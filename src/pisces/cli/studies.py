@@ -127,9 +127,8 @@ def write_pages(
     studies = list(all_studies)
     folder = studies[0].parent
     for work in works:
-        if (
-            work.outdated or work.off_target
-        ) and not anew:  # only now: what was refused has cost nothing
+        # Only now: what was refused has cost nothing.
+        if (work.outdated or work.off_target) and not anew:
             work.save()
         has_page = (work.pages / PAGE).exists()
         if work.has_changed or (anew and has_page) or (work.records and not has_page):

@@ -10,9 +10,9 @@ So a loss is held against the latest losses that were themselves believed:
 
 Only high losses are doubted: nobody is preferred for a low one. A doubted loss does not tell how
 much there is to learn from a client, so in selection it counts as the median of those believed; the
-update stays out of the model unless asked for. As in the paper (Jiang et al., "Pisces", SoCC 2022,
-section 4.2), it costs the client a credit; but every loss that is believed gives one back, so that
-clients with difficult data, now and then too high, are not banned in the long run.
+update stays out of the model. As in the paper (Jiang et al., "Pisces", SoCC 2022, section 4.2), it
+costs the client a credit; but every loss that is believed gives one back, so that a client whose
+data are difficult now and then keeps its place. One whose data nobody else has may still be banned.
 
 Should more than three quarters of the latest losses be doubted, then it is training itself that has
 changed: what was believed is forgotten, and judging starts anew.
@@ -36,11 +36,10 @@ class HighLosses(Judge):
     Nobody is judged before there are as many losses as clients run at once.
     """
 
-    def __init__(self, concurrency: int, *, sigmas: float = 3.0, drop: bool = True) -> None:
+    def __init__(self, concurrency: int, *, sigmas: float = 3.0) -> None:
         self._min_records = max(2, concurrency)
         self._num_kept = 2 * self._min_records
         self._sigmas = sigmas
-        self._drop = drop
         self._believed: deque[float] = deque()
         self._sorted: list[float] = []  # those believed
         self._latest: deque[bool] = deque(maxlen=self._num_kept)  # losses: was it doubted?
@@ -53,7 +52,7 @@ class HighLosses(Judge):
         if len(self._sorted) < self._min_records or loss <= self._limit():
             self._believe(loss)
             return Verdict(forgives=True)
-        verdict = Verdict(is_outlier=True, keep=not self._drop, loss=middle(self._sorted))
+        verdict = Verdict(is_outlier=True, keep=False, loss=middle(self._sorted))
         self._doubt()
         return verdict
 

@@ -251,6 +251,7 @@ class ClientTable:
     def credit(self, client: int) -> None:
         """Give a credit back, up to as many as everybody begins with."""
         self._rows.credits[client] = min(self._credits, self._rows.credits[client] + 1)
+        self.changes._note(client)
 
     def debit(self, client: int) -> bool:
         """Take a credit; is the client distrusted from now on, having none left?"""
