@@ -108,13 +108,15 @@ class Report:
     """What a client says of its training; `None` means it did not say.
 
     `loss` is the mean and `loss_rms` the root mean square of the per-sample training losses over
-    the first local epoch (the square root in Eq. 2 of the Pisces paper).
+    the first local epoch (the square root in Eq. 2 of the Pisces paper); `loss_left` is the mean
+    over the last one: what training could not bring down.
     """
 
     num_examples: int
     loss: float | None = None
     loss_rms: float | None = None
     num_steps: int = 0
+    loss_left: float | None = None
 
 
 # --- events: what the world did -------------------------------------------------------------------

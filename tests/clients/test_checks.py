@@ -102,6 +102,10 @@ def test_numbers_are_finite_whatever_their_sum_is(values: list[float], finite: b
         Report(10, loss_rms=0.0),
         Report(10, loss=50.0, loss_rms=50.0),
         Report(10, loss=-2.0, loss_rms=2.0),  # some losses may be negative
+        Report(10, loss=1.0, loss_rms=1.0, loss_left=0.5),
+        Report(10, loss_left=50.0),
+        Report(10, loss=1.0, loss_left=2.0),  # training may make it worse
+        Report(10, loss=-2.0, loss_left=-3.0),
         Report(10, loss=1.0, loss_rms=0.9995),  # float32 sums miss by a little
     ],
 )
@@ -127,6 +131,12 @@ def test_plausible_reports_are_right(report: Report) -> None:
         (Report(10, loss=1.0, loss_rms=0.99), "RMS loss 0.99, below 1, the least its mean allows"),
         (Report(10, loss=-2.0, loss_rms=1.0), "RMS loss 1, below 2,"),
         (Report(10, loss_rms=-0.1), "RMS loss -0.1, below 0,"),
+        (Report(10, loss=1.0, loss_left=math.nan), "loss left nan, not a finite number up to 50"),
+        (Report(10, loss_left=math.inf), "loss left inf"),
+        (Report(10, loss=1.0, loss_left=50.1), "loss left 50.1, not a finite number up to 50"),
+        (Report(10, loss=1.0, loss_left=-50.1), "loss left -50.1"),
+        (Report(10, loss_left=10**400), "loss left 1000"),
+        (Report(10, loss_left="low"), "loss left 'low'"),  # type: ignore[arg-type]
     ],
 )
 def test_implausible_reports_are_refused(report: Report, says: str) -> None:

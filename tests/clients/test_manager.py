@@ -442,6 +442,8 @@ BAD = {
     "loss nan": (arrived(0, 0, loss=math.nan), "loss nan"),
     "loss absurd": (arrived(0, 0, loss=1e7, loss_rms=1e7), "loss 10000000.0"),
     "loss no number": (arrived(0, 0, loss="low"), "loss 'low'"),
+    "loss left nan": (arrived(0, 0, loss_left=math.nan), "loss left nan"),
+    "loss left absurd": (arrived(0, 0, loss_left=1e7), "loss left 10000000.0"),
     "rms nan": (arrived(0, 0, loss_rms=math.nan), "RMS loss nan"),
     "rms below mean": (arrived(0, 0, loss=2.0, loss_rms=1.0), "RMS loss 1, below 2"),
 }

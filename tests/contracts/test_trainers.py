@@ -97,8 +97,8 @@ def same(one: Outcome, other: Outcome, name: str = "") -> bool:
     """The same bits, or where clients are computed together up to rounding."""
     if name == "batched":
         numbers = [
-            torch.cat([o.weights.flat, torch.tensor([o.report.loss, o.report.loss_rms])])
-            for o in (one, other)
+            torch.cat([o.weights.flat, torch.tensor([r.loss, r.loss_rms, r.loss_left])])
+            for o, r in ((one, one.report), (other, other.report))
         ]
         return torch.allclose(*numbers, rtol=1e-4, atol=1e-6)
     return torch.equal(one.weights.flat, other.weights.flat) and one.report == other.report
@@ -135,6 +135,9 @@ def test_outcomes_are_fit_to_send(
         assert report.loss is not None
         assert report.loss_rms is not None
         assert report.loss_rms >= report.loss > 0
+        assert report.loss_left is not None
+        assert report.loss_left > 0
+        assert (report.loss_left == report.loss) is (task.plan.epochs == 1)
     # batches of 4, 5 and 6: 2 x 1, 3 x 2 and 6 x 3 steps; the last one may only do 3
     done = trained(TRAINERS[name](model, data), tasks)
     assert [done[task.id].report.num_steps for task in tasks] == [2, 6, 18, 3]

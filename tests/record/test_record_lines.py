@@ -42,14 +42,14 @@ FORMAT: list[tuple[Entry, str]] = [
     (Joined(0.0, 7, 50), '{"kind":"joined","at":0.0,"client":7,"num_examples":50}'),
     (Started(1.5, 3, 7, 2), '{"kind":"started","at":1.5,"task":3,"client":7,"version":2}'),
     (
-        update(Report(50, loss=0.5, loss_rms=0.75)),
+        update(Report(50, loss=0.5, loss_rms=0.75, loss_left=0.25)),
         '{"kind":"arrived","at":9.5,"task":3,"client":7,"version":2,"num_examples":50,'
-        '"loss":0.5,"loss_rms":0.75,"latency_s":4.25}',
+        '"loss":0.5,"loss_rms":0.75,"loss_left":0.25,"latency_s":4.25}',
     ),
     (
         update(Report(50)),
         '{"kind":"arrived","at":9.5,"task":3,"client":7,"version":2,"num_examples":50,'
-        '"loss":null,"loss_rms":null,"latency_s":4.25}',
+        '"loss":null,"loss_rms":null,"loss_left":null,"latency_s":4.25}',
     ),
     (
         Failed(2.0, 7, "late", task_id=3),

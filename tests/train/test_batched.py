@@ -251,6 +251,7 @@ def assert_alike(some: dict[int, Outcome], others: dict[int, Outcome]) -> None:
         assert one.report.num_steps == other.report.num_steps
         assert one.report.loss == pytest.approx(other.report.loss)
         assert one.report.loss_rms == pytest.approx(other.report.loss_rms)
+        assert one.report.loss_left == pytest.approx(other.report.loss_left)
 
 
 @on_every_device
@@ -265,6 +266,44 @@ def test_batched_equals_sequential(name: str, recipe: str, device: str) -> None:
     expected = trained(one_by_one, tasks)
     for _ in range(3 if device == "cuda" else 2):  # directly, recorded, replayed
         assert_alike(trained(at_once, tasks), expected)
+
+
+# One weight, outputs w x, loss (w x)^2: with x = 1 and a rate of 1/4 each step halves w, so
+# from 2 the losses are 4, 1, 1/4, 1/16 ... whatever the order of the samples.
+HALVING: list[tuple[int, Plan, float | None, float | None]] = [  # samples, plan, loss, loss left
+    (1, Plan(1, 1, 0.25), 4.0, 4.0),
+    (1, Plan(3, 1, 0.25), 4.0, 1 / 4),
+    (2, Plan(2, 1, 0.25), (4 + 1) / 2, (1 / 4 + 1 / 16) / 2),
+    (3, Plan(2, 1, 0.25), (4 + 1 + 1 / 4) / 3, (1 / 16 + 1 / 64 + 1 / 256) / 3),
+    # Cut in the second epoch, in the first, and before anything.
+    (3, Plan(2, 1, 0.25, max_steps=4), (4 + 1 + 1 / 4) / 3, (1 + 1 / 4 + 1 / 16) / 3),
+    (3, Plan(2, 1, 0.25, max_steps=2), (4 + 1) / 2, (4 + 1) / 2),
+    (3, Plan(2, 1, 0.25, max_steps=0), None, None),
+    # A step of two and a step of three, as a last single sample joins the one before.
+    (5, Plan(1, 2, 0.25), (2 * 4 + 3 * 1) / 5, (2 * 4 + 3 * 1) / 5),
+    (5, Plan(2, 2, 0.25), (2 * 4 + 3 * 1) / 5, (2 / 4 + 3 / 16) / 5),
+]
+
+
+def of_zeros(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (outputs - targets).square().squeeze(1)
+
+
+@on_every_device
+@pytest.mark.parametrize("make", [SequentialTrainer, BatchedTrainer])
+def test_what_is_left_of_the_loss_by_hand(make: Callable[..., Trainer], device: str) -> None:
+    model = nn.Linear(1, 1, bias=False).double()
+    nn.init.constant_(model.weight, 2.0)
+    ones = [torch.ones(num, 1, dtype=torch.float64) for num, *_ in HALVING]
+    pairs = [(inputs, torch.zeros_like(inputs)) for inputs in ones]
+    trainer = make(model, FederatedData.from_clients(pairs, pairs[0]), of_zeros, None, device)
+    start = flatten(model.to(device))
+    tasks = [Task(i, i, 0, start, plan, seed=i) for i, (_, plan, *_) in enumerate(HALVING)]
+    for _ in range(3 if device == "cuda" else 2):  # directly, recorded, replayed
+        done = trained(trainer, tasks)
+        reports = [done[task.id].report for task in tasks]
+        assert [report.loss for report in reports] == [loss for *_, loss, _ in HALVING]
+        assert [report.loss_left for report in reports] == [left for *_, left in HALVING]
 
 
 @on_every_device
@@ -317,6 +356,7 @@ def assert_near(some: dict[int, Outcome], others: dict[int, Outcome]) -> None:
         assert float((apart > 1e-6).double().mean()) < 0.01
         assert one.report.loss == pytest.approx(others[task_id].report.loss, rel=1e-9)
         assert one.report.loss_rms == pytest.approx(others[task_id].report.loss_rms, rel=1e-9)
+        assert one.report.loss_left == pytest.approx(others[task_id].report.loss_left, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["lenet5", "batch norm", "across samples"])

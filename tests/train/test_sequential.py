@@ -87,6 +87,16 @@ def test_report_of_one_batch() -> None:
     assert (report.num_examples, report.num_steps) == (2, 1)
     assert report.loss == pytest.approx(8.5)
     assert report.loss_rms == pytest.approx(math.sqrt(128.5))
+    assert report.loss_left == report.loss  # the first epoch is the last
+
+
+def test_what_is_left_is_the_loss_of_the_last_epoch() -> None:
+    # After w = 1.1 the losses are 0.01 and 4.84, mean 2.425, and w = 1.1 - 0.1 x 4.5 = 0.65; in the
+    # third epoch they are 0.1225 and 1.69, mean 0.90625.
+    for epochs, left in ((2, 2.425), (3, 0.90625)):
+        report = train(line(), TWO, epochs=epochs).report
+        assert report.loss == pytest.approx(8.5)
+        assert report.loss_left == pytest.approx(left)
 
 
 @pytest.mark.parametrize(
@@ -167,18 +177,24 @@ def batches(order: list[int], size: int) -> list[list[int]]:
     return parts
 
 
-def by_hand(rule: Rule, *, seed: int, epochs: int, batch_size: int) -> tuple[float, list[float]]:
-    """The weight after training on SEVEN from 2.0, and the losses of the first epoch."""
+Losses = list[list[float]]  # of each step's samples
+
+
+def by_hand(rule: Rule, *, seed: int, epochs: int, batch_size: int) -> tuple[float, Losses]:
+    """The weight after training on SEVEN from 2.0, and the losses of each step."""
     w, t, losses = 2.0, 0, []
     for epoch in range(epochs):
         order = shuffled(len(SEVEN), seed, epoch).tolist()
         for rows in batches(order, batch_size):
             batch = [SEVEN[i] for i in rows]
-            if epoch == 0:
-                losses += [(w * x - y) ** 2 for x, y in batch]
+            losses.append([(w * x - y) ** 2 for x, y in batch])
             t += 1
             w = rule(w, sum(2 * x * (w * x - y) for x, y in batch) / len(batch), t)
     return w, losses
+
+
+def mean(losses: Losses) -> float:
+    return sum(map(sum, losses)) / sum(map(len, losses))
 
 
 @pytest.mark.parametrize(
@@ -200,10 +216,14 @@ def test_three_epochs_of_seven_samples(
     outcome = train(line(), SEVEN, recipe, epochs=3, batch_size=batch_size, seed=5)
     w, losses = by_hand(rule(), seed=5, epochs=3, batch_size=batch_size)
     assert outcome.weights.flat.item() == pytest.approx(w, rel=1e-9)
-    assert outcome.report.num_steps == 3 * {1: 7, 3: 2, 7: 1, 50: 1}[batch_size]  # 3: 3 and 4
-    # Of the first epoch, each batch before its own step.
-    assert outcome.report.loss == pytest.approx(sum(losses) / 7)
-    assert outcome.report.loss_rms == pytest.approx(math.sqrt(sum(x * x for x in losses) / 7))
+    per_epoch = {1: 7, 3: 2, 7: 1, 50: 1}[batch_size]  # 3: 3 and 4
+    assert outcome.report.num_steps == 3 * per_epoch
+    # Each batch before its own step.
+    first, last = losses[:per_epoch], losses[-per_epoch:]
+    squares = [[x * x for x in step] for step in first]
+    assert outcome.report.loss == pytest.approx(mean(first))
+    assert outcome.report.loss_rms == pytest.approx(math.sqrt(mean(squares)))
+    assert outcome.report.loss_left == pytest.approx(mean(last))
 
 
 @pytest.mark.parametrize("max_steps", [0, 2, 4, 99])
@@ -217,9 +237,13 @@ def test_max_steps_cuts_the_work_short(max_steps: int) -> None:
     assert outcome.weights.flat.item() == pytest.approx(w)
     assert outcome.report.num_steps == min(max_steps, 6)
     assert outcome.report.num_examples == 7  # what it has, not what it got through
-    seen = losses[: {0: 0, 2: 4}.get(max_steps, 7)]
-    expected = sum(seen) / len(seen) if seen else None
-    assert outcome.report.loss == (expected and pytest.approx(expected))
+    done = losses[:max_steps]
+    if not done:
+        assert (outcome.report.loss, outcome.report.loss_left) == (None, None)
+        return
+    assert outcome.report.loss == pytest.approx(mean(done[:3]))
+    # As many steps as an epoch has, wherever it was cut: of four the last three.
+    assert outcome.report.loss_left == pytest.approx(mean(done[-3:]))
 
 
 # --- losses of every shape ------------------------------------------------------------------------

@@ -87,7 +87,8 @@ def wrong_report(report: Report, declared: int, limits: Limits) -> str | None:
         return problem
     if report.num_examples > declared:
         return f"{report.num_examples} examples, more than the {declared} it joined with"
-    for name, loss in (("loss", report.loss), ("RMS loss", report.loss_rms)):
+    losses = ("loss", report.loss), ("RMS loss", report.loss_rms), ("loss left", report.loss_left)
+    for name, loss in losses:
         if loss is not None and not _is_within(loss, limits.max_loss):
             return f"{name} {shortened(loss)}, not a finite number up to {limits.max_loss:g}"
     return _wrong_rms(report)

@@ -58,6 +58,7 @@ def line(entry: Entry) -> Line:
                 num_examples=entry.report.num_examples,
                 loss=entry.report.loss,
                 loss_rms=entry.report.loss_rms,
+                loss_left=entry.report.loss_left,
                 latency_s=entry.latency_s,
             )
         case Failed(at, client, reason, task):

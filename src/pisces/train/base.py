@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, NamedTuple, Protocol, get_args
 
 import torch
 
@@ -57,11 +57,20 @@ def unchanged(task: Task, num_examples: int) -> Outcome:
     return Outcome(task.id, task.weights, Report(num_examples))
 
 
-def report_of(num_examples: int, num: int, total: float, squares: float, steps: int) -> Report:
-    """A report on `num` losses of the first epoch, given their sum and their squares' sum."""
-    if not num:
-        return Report(num_examples, num_steps=steps)
-    return Report(num_examples, total / num, (squares / num) ** 0.5, steps)
+class Sums(NamedTuple):
+    """Of the losses of an epoch's samples."""
+
+    num: int
+    total: float
+    squares: float
+
+
+def report_of(num_examples: int, num_steps: int, first: Sums, last: Sums) -> Report:
+    """A report on the first and the last epoch (which may be the same), given their losses."""
+    if not first.num:
+        return Report(num_examples, num_steps=num_steps)
+    mean, rms = first.total / first.num, (first.squares / first.num) ** 0.5
+    return Report(num_examples, mean, rms, num_steps, last.total / last.num)
 
 
 class Trainer(Protocol):

@@ -28,7 +28,7 @@ from pisces.train.gradients import CannotBatchError
 from pisces.train.group import Group, Needs, Shape
 from pisces.train.probe import Way, check_single_sample, choose
 from pisces.train.sequential import SequentialTrainer
-from pisces.train.shuffle import Rows, batch_sizes, num_steps, table
+from pisces.train.shuffle import Rows, batch_sizes, num_steps, table, total_steps
 from pisces.types import Task
 
 log = logging.getLogger("pisces")
@@ -58,7 +58,8 @@ class BatchedTrainer(Trainer):
         self._precision: Precision = precision
         self._samples = (data.inputs.to(device), data.targets.to(device))
         self._rows = Rows.of(data, torch.device(device))
-        self._rooms: dict[int, tuple[int, int]] = {}  # samples and steps, by batch size
+        # by batch size: most samples of a step, most steps of an epoch
+        self._rooms: dict[int, tuple[int, int]] = {}
         self._like = flatten(self._model)
         self._max_group, self._num_lanes = max_group, num_lanes or 0  # 0: as suits the model
         self._lanes: dict[int, Group] = {}
@@ -162,9 +163,10 @@ class BatchedTrainer(Trainer):
         for size in {task.plan.batch_size for task in tasks} - known.keys():
             batches = [batch_sizes(int(num), size) for num in np.unique(self._rows.sizes) if num]
             known[size] = max(max(b[0], b[-1]) for b in batches), max(map(len, batches))
-        rooms = [known[task.plan.batch_size] for task in tasks]
-        room, steps = (max(numbers) for numbers in zip(*rooms, strict=True))
-        return Needs(room, steps, any(task.plan.proximal for task in tasks))
+        plans = [task.plan for task in tasks]
+        room = max(known[plan.batch_size][0] for plan in plans)
+        steps = max(total_steps(known[plan.batch_size][1], plan) for plan in plans)
+        return Needs(room, steps, any(plan.proximal for plan in plans))
 
     def _group(self, lane: int, num: int, needs: Needs) -> Group:
         """The lane's group, made anew where it is too small."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pisces.train.base import Outcome, Recipe, report_of
+from pisces.train.base import Outcome, Recipe, Sums, report_of
 from pisces.train.gradients import CannotBatchError, Gradients, Pass
 from pisces.train.optimize import clipped, optimizer
 from pisces.train.shuffle import Table
@@ -32,13 +32,16 @@ class Trained:
 
     tasks: Sequence[Task]
     weights: Sequence[torch.Tensor]
-    sums: torch.Tensor  # of first-epoch losses, of their squares, of ones; and steps done
+    sums: torch.Tensor  # (2, 3, tasks): of ones, losses and squares, in first and last epoch
+    num_steps: torch.Tensor
 
     def outcomes(self, sizes: Sequence[int]) -> Iterator[Outcome]:
         """Wait for the results and hand them out, given how many samples each client has."""
-        rows = zip(self.tasks, self.weights, sizes, *self.sums.tolist(), strict=True)
-        for task, flat, size, total, squares, num, steps in rows:
-            report = report_of(size, int(num), total, squares, int(steps))
+        first, last = self.sums.mT.tolist()
+        steps = self.num_steps.tolist()
+        rows = zip(self.tasks, self.weights, sizes, steps, first, last, strict=True)
+        for task, flat, size, num_steps, at_first, at_last in rows:
+            report = report_of(size, num_steps, Sums(*at_first), Sums(*at_last))
             yield Outcome(task.id, Weights(flat, task.weights.layout), report)
 
 
@@ -47,7 +50,7 @@ class Needs:
     """What tasks need of a group, beside a place each."""
 
     room: int  # samples in a step
-    epoch_steps: int  # at most, in an epoch
+    steps: int  # at most, of a task
     proximal: bool
 
 
@@ -82,7 +85,7 @@ class Group:
         # A sample of each client's own, to fill up its batches: others' may be spoilt.
         self._own = torch.zeros(size, dtype=torch.int64, device=device)
         self._num_steps = torch.zeros(size, dtype=torch.int64, device=device)
-        self._losses = flat.new_zeros(needs.epoch_steps + 1, size, needs.room)
+        self._losses = flat.new_zeros(needs.steps, size, needs.room)
         self._step = torch.zeros(1, dtype=torch.int64, device=device)
         self._seen: set[Shape] = set()
         self._recordings: dict[Shape, torch.cuda.CUDAGraph] = {}
@@ -97,11 +100,11 @@ class Group:
                 self._rows[: len(tasks)].copy_(rows)
                 self._advance(shape)
             weights = [self._weights[k].clone() for k in range(len(tasks))]
-            return Trained(tasks, weights, self._sums(len(tasks), table))
+            return Trained(tasks, weights, self._sums(len(tasks), table), table.num_steps)
 
     def holds(self, num: int, needs: Needs) -> bool:
         """Is there memory for so many clients with such needs?"""
-        fits = num <= len(self._rows) and needs.epoch_steps <= self._needs.epoch_steps
+        fits = num <= len(self._rows) and needs.steps <= self._needs.steps
         return fits and needs.room == self._needs.room and needs.proximal <= self._needs.proximal
 
     def join(self) -> None:
@@ -169,8 +172,7 @@ class Group:
         inputs, targets = (part[rows] for part in self._samples)
         done = self._gradients(self._weights[:width], inputs, targets, there)
         self._move(width, done)
-        kept = self._step.clamp(max=len(self._losses) - 1)  # beyond the first epoch: for nobody
-        self._losses[:, :width, :room].index_copy_(0, kept, done.losses[None])
+        self._losses[:, :width, :room].index_copy_(0, self._step, done.losses[None])
         self._step += 1
 
     def _move(self, width: int, done: Pass) -> None:
@@ -195,10 +197,10 @@ class Group:
             buffers.copy_(torch.where(goes_on, done.buffers, buffers))
 
     def _sums(self, num: int, table: Table) -> torch.Tensor:
-        """Sum, sum of squares and number of each client's first-epoch losses, and its steps."""
-        most = min(len(table.rows), len(self._losses) - 1)
-        step = torch.arange(most, device=self._losses.device)[:, None, None]
-        counted = (table.rows[:most] >= 0) & (step < table.per_epoch[:, None])
+        """Number, sum and sum of squares of each client's losses, in its first and last epoch."""
+        most = len(table.rows)
+        step = torch.arange(most, device=self._losses.device)[:, None]
+        epochs = step < table.per_epoch, step >= table.num_steps - table.per_epoch
+        counted = (table.rows >= 0) & torch.stack(epochs)[..., None]
         losses = torch.where(counted, self._losses[:most, :num].double(), 0.0)
-        sums = torch.stack([losses, losses.square(), counted]).sum(dim=(1, 3))
-        return torch.cat([sums, table.num_steps[None]])
+        return torch.stack([counted, losses, losses.square()], dim=1).sum(dim=(2, 4))

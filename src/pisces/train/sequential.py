@@ -21,12 +21,13 @@ from pisces.train.base import (
     Loss,
     Outcome,
     Recipe,
+    Sums,
     Trainer,
     report_of,
     unchanged,
 )
 from pisces.train.shuffle import batch_sizes, num_steps, shuffled
-from pisces.types import Plan, Report, Task
+from pisces.types import Plan, Task
 
 log = logging.getLogger("pisces")
 
@@ -69,19 +70,21 @@ class SequentialTrainer(Trainer):
         self._counters.reset()
         self._model.train()
         step = _Step(self._model, self._loss, self._recipe, task.plan)
-        first_epoch = _LossStatistics()
-        done = 0
-        for epoch, batch in self._batches(task):
+        size = int(self._sizes[task.client])
+        total, per_epoch = num_steps(size, task.plan)
+        first_epoch, last_epoch = _LossStatistics(), _LossStatistics()
+        for done, batch in enumerate(self._batches(task)):
             inputs, targets = (x.index_select(0, batch) for x in (self._inputs, self._targets))
             losses = step(inputs, targets)
-            done += 1
-            if epoch == 0:
+            if done < per_epoch:
                 first_epoch.add(losses, len(batch))
-        report = first_epoch.report(int(self._sizes[task.client]), done)
+            if done >= total - per_epoch:
+                last_epoch.add(losses, len(batch))
+        report = report_of(size, total, first_epoch.sums(), last_epoch.sums())
         return Outcome(task.id, flatten(self._model, task.weights.layout), report)
 
-    def _batches(self, task: Task) -> Iterator[tuple[int, torch.Tensor]]:
-        """Row numbers of each step's samples, with the epoch they belong to."""
+    def _batches(self, task: Task) -> Iterator[torch.Tensor]:
+        """Row numbers of each step's samples."""
         rows, plan = torch.from_numpy(self._rows[task.client]).to(self._device), task.plan
         size, left = int(self._sizes[task.client]), plan.max_steps
         for epoch in range(plan.epochs):
@@ -89,7 +92,7 @@ class SequentialTrainer(Trainer):
             for batch in torch.split(order, batch_sizes(size, plan.batch_size)):
                 if left is not None and (left := left - 1) < 0:
                     return
-                yield epoch, batch
+                yield batch
 
 
 @contextmanager
@@ -231,6 +234,6 @@ class _LossStatistics:
         self._sum += float(losses.sum())
         self._sum_of_squares += float(losses.square().sum())
 
-    def report(self, num_examples: int, num_steps: int) -> Report:
-        """What the client says of its training."""
-        return report_of(num_examples, self._num, self._sum, self._sum_of_squares, num_steps)
+    def sums(self) -> Sums:
+        """What there was."""
+        return Sums(self._num, self._sum, self._sum_of_squares)

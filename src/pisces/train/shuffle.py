@@ -96,8 +96,13 @@ class Table:
 def num_steps(num: int, plan: Plan) -> tuple[int, int]:
     """Steps in all and per epoch, for a client of `num` samples."""
     per_epoch = len(batch_sizes(num, plan.batch_size))
-    most = plan.epochs * per_epoch
-    return most if plan.max_steps is None else min(most, plan.max_steps), per_epoch
+    return total_steps(per_epoch, plan), per_epoch
+
+
+def total_steps(per_epoch: int, plan: Plan) -> int:
+    """Steps in all, for a client whose epoch has so many."""
+    steps = plan.epochs * per_epoch
+    return steps if plan.max_steps is None else min(steps, plan.max_steps)
 
 
 def table(rows: Rows, tasks: Sequence[Task], room: int) -> Table:
