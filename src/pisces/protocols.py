@@ -17,7 +17,7 @@ from pydantic import Field
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean, Reference, Share
 from pisces.aggregate.measured import MeasuredMean
-from pisces.clients.doubt import HighLosses
+from pisces.clients.learning import NothingLearnt
 from pisces.clients.reliability import LossOutliers
 from pisces.errors import ConfigError
 from pisces.pace.fedavg import Rounds
@@ -68,8 +68,11 @@ Unseen = Annotated[
 ]
 Window = Annotated[int, Field(ge=0, le=1000, description="versions that count as similar")]
 Guard = Annotated[
-    Literal["clusters", "believed"],
-    Field(description="clusters: outliers cost credits; believed: high losses do, and are dropped"),
+    Literal["learning", "clusters"],
+    Field(
+        description="learning: whoever learns nothing from its own data is dropped and loses a "
+        "credit; clusters: losses in no cluster cost one, as in the paper"
+    ),
 ]
 Drop = Annotated[bool, Field(description="keep updates of outliers out of the model too")]
 
@@ -149,9 +152,12 @@ def pisces(
     min_exploration: Annotated[Probability, Field(description="its floor")] = 0.3,
     weight_penalty: WeightPenalty = 0.5,
     full_step: Annotated[
-        Probability,
-        Field(description="share of those at work whose updates make a full step; 0: any do"),
-    ] = 0.6,
+        Probability | None,
+        Field(
+            description="share of those at work whose updates make a full step; 0: any do; none: "
+            "0.5 to 1, by how far updates agree"
+        ),
+    ] = None,
     average: Annotated[
         float,
         Field(
@@ -160,29 +166,21 @@ def pisces(
             description="publish the average over the updates of so many times C; 0: the last",
         ),
     ] = 2.0,
-    guard: Guard = "clusters",
-    outlier_sigmas: Annotated[
-        float,
-        Field(
-            gt=0,
-            allow_inf_nan=False,
-            description="how far from the others a loss is an outlier, in robust deviations",
-        ),
-    ] = 3.0,
+    guard: Guard = "learning",
 ) -> Policies:
     """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers.
 
     Differs from `pisces-paper`, the letter of the paper: the pace spreads what is left of the bound
     (`pace`), a step made of few updates is a small one (`full_step`) in which the stale count less
-    (`weight_penalty`), and an average over recent versions is published (`average`). Where clients
-    may be corrupted, losses can be judged by those that are believed (`guard`).
+    (`weight_penalty`), an average over recent versions is published (`average`), and clients are
+    judged by what they learn from their own data (`guard`).
     """
     bound = concurrency if staleness_bound is None else staleness_bound
     guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
-    mean = MeasuredMean(staleness_penalty=weight_penalty, full_step=full_step)
-    judge: Judge = LossOutliers(concurrency, eps_sigmas=outlier_sigmas, max_staleness=bound)
-    if guard == "believed":
-        judge = HighLosses(concurrency, sigmas=outlier_sigmas)
+    mean = MeasuredMean(staleness_penalty=weight_penalty, full_step=full_step, memory=concurrency)
+    judge: Judge = NothingLearnt(concurrency)
+    if guard == "clusters":
+        judge = LossOutliers(concurrency, max_staleness=bound)
     how: Aggregator = Averaged(mean, horizon=average * concurrency) if average else mean
     return Policies(guided, _pacer(concurrency, bound, pace, unseen_latency_s), how, judge)
 

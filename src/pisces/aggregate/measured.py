@@ -3,19 +3,26 @@
     w + sum_i c_i (w_i - base_i)
     c_i = length * n_i d_i / sum_j n_j d_j,    d_i = (1 + staleness_i)^-beta
     length = min(1, arrived / (full_step * (arrived + running)))
+    full_step = 5 * agreement, within [1/2, 1]
 
 with `arrived` and `running` the samples of the clients behind these updates and of those still at
-work. Two differences from `mean.py`:
+work, and `agreement.py` saying how far recent updates point the same way. Three differences from
+`mean.py`:
 
 * A mean has one length, whether taken over one update or twenty, but one client's opinion is not
   worth that of twenty: a pace that often aggregates few takes large steps in directions of chance.
   Here a step is full only if the updates hold the share `full_step` of the samples at work; below
-  that it is shorter in proportion.
+  that it is shorter in proportion. With 1, all who work at the same time move the model as far as
+  their mean; with 1/2 twice as far.
+* Which of the two is right, the updates tell. Clients at work at the same time do not know of each
+  other. Where they have little in common (agreement below 1/10), twice their mean is no step too
+  far. Where they agree, each adds what another has done already, the model goes too far, and then
+  they agree on the way back: agreement (1/5 and more) is also the sign of steps too long.
 * Staleness weighs updates against each other. It does not shorten the step: where everybody is
   stale, the discounts of `mean.py` only make a smaller server rate, the smaller the more versions
   the pace makes.
 
-With `full_step` 0 and beta 0 it is the plain mean by samples.
+With a `full_step` of 0 and beta 0 it is the plain mean by samples.
 """
 
 from __future__ import annotations
@@ -24,23 +31,39 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pisces.aggregate.agreement import Agreement
 from pisces.aggregate.mean import Floats, discounts, moved
 from pisces.clients.view import View
 from pisces.policy import Aggregator, Combination
-from pisces.types import Update, Weights
+from pisces.types import State, Update, Weights
+
+HIGH_AGREEMENT = 0.2
+SHORTEST_FULL_STEP = 0.5
 
 
 class MeasuredMean(Aggregator):
-    """See the module's formulas; `staleness_penalty` is beta."""
+    """See the module's formulas; `staleness_penalty` is beta.
 
-    def __init__(self, *, staleness_penalty: float = 0.5, full_step: float = 0.6) -> None:
+    A `full_step` that is given stays as it is; otherwise it follows the last `memory` updates.
+    """
+
+    def __init__(
+        self,
+        *,
+        staleness_penalty: float = 0.5,
+        full_step: float | None = None,
+        memory: int = 20,
+    ) -> None:
         self._staleness_penalty = staleness_penalty
-        self._full_step = full_step
+        self._given_full_step = full_step
+        self._agreement = Agreement(memory)
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:
         """The mean, as long as it may be."""
+        if self._given_full_step is None:
+            self._agreement.add(updates)
         return moved(weights, updates, self.coefficients(updates, view), "base")
 
     def coefficients(self, updates: Sequence[Update], view: View) -> Floats:
@@ -51,3 +74,17 @@ class MeasuredMean(Aggregator):
         full = self._full_step * (arrived.sum() + running.sum())
         length = arrived.sum() / max(arrived.sum(), full)
         return np.asarray(length * shares / shares.sum(), np.float64)
+
+    @property
+    def _full_step(self) -> float:
+        if self._given_full_step is not None:
+            return self._given_full_step
+        return min(1.0, max(SHORTEST_FULL_STEP, self._agreement.value / HIGH_AGREEMENT))
+
+    def state(self) -> State:
+        """How far updates agreed so far."""
+        return self._agreement.state()
+
+    def restore(self, state: State) -> None:
+        """Take it up."""
+        self._agreement.restore(state)
