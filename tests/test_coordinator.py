@@ -610,15 +610,16 @@ def test_a_client_that_leaves_takes_its_task_along() -> None:
     assert_lawful(lines, 2)
 
 
-@pytest.mark.parametrize(("guard", "num_dropped"), [("believed", 2), ("clusters", 0)])
+@pytest.mark.parametrize(("guard", "num_dropped"), [("learning", 2), ("clusters", 0)])
 def test_outliers_and_the_distrusted_are_noted_and_not_asked_again(
     guard: str, num_dropped: int
 ) -> None:
-    # Client 0 reports a loss of 9 where all others report 1. Its first is one of the first eight,
-    # of which nobody is judged; the next two are outliers, and with two credits it is out.
+    # Client 0 reports a loss of 9, and is left with it, where all others report 1 and are left with
+    # a quarter. Its first is one of the first eight, of which nobody is judged; the next two are
+    # outliers, and with two credits it is out.
     def respond(task: Task, now: float) -> list[Event]:
-        loss = 9.0 if task.client == 0 else 1.0
-        report = Report(NUM_EXAMPLES, loss, loss)
+        loss, left = (9.0, 9.0) if task.client == 0 else (1.0, 0.25)
+        report = Report(NUM_EXAMPLES, loss, loss, loss_left=left)
         return [Arrived(now + 1.0, task.id, task.client, outcome(task).weights, report)]
 
     world = World(concurrency=8, credits=2, stop=Stop(time_s=20.0))

@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": set(),
     "world": {"config", "explain", "data", "models", "execute"},
     "protocols": {
-        *("policy", "clients.doubt", "clients.reliability"),
+        *("policy", "clients.learning", "clients.reliability"),
         *("select", "pace", "aggregate"),
     },
     "coordinator": {

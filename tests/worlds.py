@@ -97,6 +97,7 @@ def update(
     version: int = 0,
     num_examples: int = 100,
     loss: float | None = None,
+    loss_left: float | None = None,
     latency_s: float = 1.0,
     arrived_at: float = 0.0,
     num_buffers: int = 0,
@@ -110,7 +111,7 @@ def update(
         version=version,
         base=weights(start, num_buffers),
         weights=weights(values, num_buffers),
-        report=Report(num_examples, loss, loss),
+        report=Report(num_examples, loss, loss, loss_left=loss_left),
         arrived_at=arrived_at,
         latency_s=latency_s,
     )

@@ -14,7 +14,7 @@ import torch
 from worlds import weights
 
 from pisces.clients.checks import Limits
-from pisces.clients.doubt import HighLosses
+from pisces.clients.learning import NothingLearnt
 from pisces.clients.manager import CROWD, NOT_RUNNING, ClientManager
 from pisces.policy import Judge, Verdict
 from pisces.seeds import generator
@@ -572,12 +572,12 @@ def test_a_doubted_loss_counts_as_what_is_usual_if_the_judge_says_so(
 
 @pytest.mark.parametrize(("judged", "picked"), [(False, 2), (True, 1)])
 def test_guided_selection_does_not_prefer_a_doubted_client(judged: bool, picked: int) -> None:
-    # By 1.0 and 1.2 the limit is 1.1 + 3 x 1.4826 x .1 = 1.54, so client 2's 9 counts as 1.1. The
-    # selector has seen the table before: it has to be told of the change.
-    manager = manager_of(3, judge=HighLosses(2) if judged else None)
+    # Client 2 is left with all of its 9, more than 3/4 of 1.2 and 2.5 times the others' 0.2, so it
+    # counts as 1.1. The selector has seen the table before: it has to be told of the change.
+    manager = manager_of(3, judge=NothingLearnt(2) if judged else None)
     selector = Guided(exploration=0.0, min_exploration=0.0)
-    for client, loss in enumerate((1.0, 1.2, 9.0)):
-        do(manager, client, client=client, loss=loss, loss_rms=loss)
+    for client, (loss, left) in enumerate(((1.0, 0.2), (1.2, 0.2), (9.0, 9.0))):
+        do(manager, client, client=client, loss=loss, loss_rms=loss, loss_left=left)
         manager.empty_buffer()
         (pick,) = selector.pick(manager.view(3.0), 1, generator(1, "select"))
     assert pick.client == picked
