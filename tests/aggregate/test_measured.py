@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import update, view, weights
 
+from pisces.aggregate.agreement import Agreement, agreement
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
 from pisces.policy import Aggregator, Combination
@@ -110,6 +112,85 @@ def test_buffers_take_the_step_against_the_current_model() -> None:
     made = combine(MeasuredMean(full_step=1.0), [one], at_work=[100], current=current)
     assert made.weights.flat.tolist() == [3.0, 15.0]
     assert made.coefficients == (0.5,)
+
+
+# --- how far updates agree ------------------------------------------------------------------------
+
+
+def towards(*vectors: tuple[float, float], num_buffers: int = 0) -> list[Update]:
+    """Updates of 100 samples each, from zero to these."""
+    return [
+        update(c, v, base=(0.0, 0.0), version=VERSION, num_examples=100, num_buffers=num_buffers)
+        for c, v in enumerate(vectors)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("updates", "expected"),
+    [
+        (towards((1, 0)), None),
+        (towards((0, 0), (0, 0)), None),
+        (towards((1e30, 0), (1e30, 0)), None),  # their squares are beyond float32
+        (towards((2, 1), (2, 1), (2, 1)), 1.0),
+        (towards((1, 0), (0, 3)), 0.0),
+        (towards((1, 0), (-1, 0)), -1.0),
+        # Products 3 + 0 + 0 twice, squares 1 + 9 + 4: 3 / 3 pairs against 14 / 3.
+        (towards((1, 0), (3, 0), (0, 2)), 1 / (14 / 3)),
+        (towards((1, 5), (1, -5), num_buffers=1), 1.0),  # a buffer has no say
+    ],
+)
+def test_agreement_by_hand(updates: list[Update], expected: float | None) -> None:
+    assert agreement(updates) == (None if expected is None else pytest.approx(expected))
+
+
+def test_agreement_is_that_of_updates_against_their_own_base() -> None:
+    one = update(0, (3, 1), base=(2, 1), version=VERSION)
+    other = update(1, (5, 9), base=(5, 8), version=VERSION)
+    assert agreement([one, other]) == pytest.approx(0.0)
+
+
+def test_agreement_is_averaged_over_the_last_updates() -> None:
+    # Two of four make half of it, so 0, then 1/2, 3/4, and 3/8; four and more all of it.
+    recent = Agreement(memory=4)
+    for updates, value in (
+        (towards((1, 0), (0, 1)), 0.0),
+        (towards((1, 0), (1, 0)), 0.5),
+        (towards((1, 0), (1, 0)), 0.75),
+        (towards((1, 0)), 0.75),
+        (towards((1, 0), (0, 1)), 0.375),
+        (towards(*[(1, 0)] * 5), 1.0),
+    ):
+        recent.add(updates)
+        assert recent.value == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("agreed", "length"),
+    # Of 800 samples at work 200 are here. Half of them make a full step where updates have little
+    # in common (1/2 of it), all of them where the agreement is 1/5 and more (1/4).
+    [(-0.5, 1 / 2), (0.0, 1 / 2), (0.1, 1 / 2), (0.15, 1 / 3), (0.2, 1 / 4), (0.9, 1 / 4)],
+)
+def test_the_more_updates_agree_the_shorter_is_the_step(agreed: float, length: float) -> None:
+    # Two updates of length 1 agree as far as the cosine between them.
+    updates = towards((1, 0), (agreed, math.sqrt(1 - agreed**2)))
+    made = combine(MeasuredMean(memory=2), updates, [600], weights([0.0, 0.0]))
+    assert sum(made.coefficients) == pytest.approx(length)
+
+
+def test_a_given_full_step_does_not_follow_the_updates() -> None:
+    updates = towards((1, 0), (1, 0))
+    made = combine(MeasuredMean(full_step=0.5), updates, [600], weights([0.0, 0.0]))
+    assert sum(made.coefficients) == pytest.approx(1 / 2)
+
+
+def test_agreement_so_far_is_kept() -> None:
+    first = MeasuredMean(memory=4)
+    combine(first, towards((1, 0), (1, 0)), [600], weights([0.0, 0.0]))
+    second = MeasuredMean(memory=4)
+    second.restore(first.state())
+    # One alone tells nothing of agreement: what was is what counts, 1/2, so 100 of 700 it is.
+    made = [combine(r, towards((1, 0)), [600], weights([0.0, 0.0])) for r in (first, second)]
+    assert [m.coefficients for m in made] == [pytest.approx((1 / 7,))] * 2
 
 
 @st.composite

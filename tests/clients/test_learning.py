@@ -119,6 +119,12 @@ def test_version_0_is_known_by_the_last_twice_as_many_as_run_at_once() -> None:
 # --- what is usual --------------------------------------------------------------------------------
 
 
+def test_where_what_is_usual_is_negative_nobody_is_doubted() -> None:
+    # Of -1, -1, -0.5, -0.5 the median is negative: such losses have no zero to measure from.
+    assert doubts(judge_of(left=(-1.0, -1.0, -0.5, -0.5)), [99.0]) == [False]
+    assert doubts(judge_of(left=(-1.0, -1.0, 1.0, 1.0)), [99.0]) == [True]
+
+
 def test_the_doubted_do_not_become_what_is_usual() -> None:
     # As many as those believed, however long.
     judge = judge_of()
@@ -237,9 +243,8 @@ def by_the_book(updates: Sequence[Update], concurrency: int) -> list[Verdict]:
             is_judged = len(believed) >= concurrency and at_first
             recent = believed[-2 * concurrency :]
             ignorance = median(at_first[-2 * concurrency :]) if is_judged else 0.0
-            is_outlier = ignorance > 0 and left > max(
-                0.75 * ignorance, 2.5 * median(left for _, left in recent)
-            )
+            usual = median(left for _, left in recent) if is_judged else -1.0
+            is_outlier = ignorance > 0 <= usual and left > max(0.75 * ignorance, 2.5 * usual)
             verdict = BELIEVED
             if is_outlier:
                 verdict = Verdict(is_outlier, keep=False, loss=median(loss for loss, _ in recent))

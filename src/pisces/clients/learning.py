@@ -21,8 +21,9 @@ changed: what was believed is forgotten, and judging starts anew.
 
 It does not see labels that are wrong in a way which can be learnt (every 1 called a 7), nor wrong
 ones where local training is long enough to learn them by heart. Clients that do not tell what is
-left are not judged; nor is anybody where losses may be negative, which have no zero to measure
-from. docs/decisions/012 has numbers.
+left are not judged (ours do not after a single epoch, which shows every sample once); nor is
+anybody where what is usual is negative: such losses have no zero to measure from.
+docs/decisions/012 has numbers.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class NothingLearnt(Judge):
         if len(self._left) < self._min_records or not len(self._at_first):
             return False
         ignorance, usual = self._at_first.median, self._left.median
-        return ignorance > 0 and left > NEAR_IGNORANCE * ignorance and left > MUCH_MORE * usual
+        if ignorance <= 0 or usual < 0:
+            return False
+        return left > NEAR_IGNORANCE * ignorance and left > MUCH_MORE * usual
 
     def state(self) -> State:
         """What it remembers of losses, and which of the latest updates were doubted."""

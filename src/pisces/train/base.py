@@ -66,11 +66,15 @@ class Sums(NamedTuple):
 
 
 def report_of(num_examples: int, num_steps: int, first: Sums, last: Sums) -> Report:
-    """A report on the first and the last epoch (which may be the same), given their losses."""
+    """A report on the first and the last epoch, given their losses.
+
+    Where they are the same, nothing was seen twice, and nobody knows what training left.
+    """
     if not first.num:
         return Report(num_examples, num_steps=num_steps)
     mean, rms = first.total / first.num, (first.squares / first.num) ** 0.5
-    return Report(num_examples, mean, rms, num_steps, last.total / last.num)
+    left = None if last == first else last.total / last.num
+    return Report(num_examples, mean, rms, num_steps, left)
 
 
 class Trainer(Protocol):
