@@ -146,7 +146,9 @@ def _draw_bar(axes: Axes, place: int, material: Material, name: str, x: float | 
     bar.patches[0].set_hatch("" if exact else "///")
     if exact and found.num > 1:
         high = found.high if math.isfinite(found.high) else found.least
-        axes.plot([found.low, high], [place, place], color="black", linewidth=1.2)
+        ends = ([found.low, high], [place, place])
+        axes.plot(*ends, color="white", linewidth=3)  # a bar may be as dark as the line
+        axes.plot(*ends, color="black", linewidth=1.2)
 
 
 def _sweep(material: Material) -> Figure:
