@@ -154,7 +154,7 @@ def pisces(
     full_step: Annotated[
         Probability | None,
         Field(
-            description="share of those at work whose updates make a full step; 0: any do; none: "
+            description="share of the samples at work that makes a full step; 0: any does; none: "
             "0.5 to 1, by how far updates agree"
         ),
     ] = None,

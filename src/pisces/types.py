@@ -240,7 +240,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A client's loss stood apart from its peers'; `credits` are what it has left."""
+    """The judge doubts a client's loss; `credits` are what the client has left."""
 
     at: float
     client: int

@@ -509,7 +509,7 @@ def test_an_outlier_costs_a_credit_but_is_kept() -> None:
 def test_outliers_may_be_dropped() -> None:
     manager = manager_of(1, judge=Verdicts([0], drop=True))
     _, _, dropped = do(manager, 0, client=0)
-    assert dropped == Dropped(3.0, 0, "its loss is an outlier")
+    assert dropped == Dropped(3.0, 0, "its loss is doubted")
     assert manager.buffer == []
     do(manager, 1, client=0)  # only outliers are
     assert [u.task_id for u in manager.buffer] == [1]

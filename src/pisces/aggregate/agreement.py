@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
+from pisces.errors import ConfigError
 from pisces.types import State, Update
 
 
 class Agreement:
-    """The agreement among recent updates of the same versions; 0 before there were two."""
+    """The agreement among recent updates of the same versions.
 
-    def __init__(self, memory: int) -> None:
+    It starts at 0: nobody has agreed yet, and no step has been too long.
+    """
+
+    def __init__(self, memory: float) -> None:
+        if not memory > 0:
+            raise ConfigError(f"agreement needs a memory above 0 updates, not {memory}")
         self._memory = memory
         self.value = 0.0
 

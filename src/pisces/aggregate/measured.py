@@ -3,7 +3,7 @@
     w + sum_i c_i (w_i - base_i)
     c_i = length * n_i d_i / sum_j n_j d_j,    d_i = (1 + staleness_i)^-beta
     length = min(1, arrived / (full_step * (arrived + running)))
-    full_step = 5 * agreement, within [1/2, 1]
+    full_step = agreement / HIGH_AGREEMENT, within [LEAST_SHARE, 1]
 
 with `arrived` and `running` the samples of the clients behind these updates and of those still at
 work, and `agreement.py` saying how far recent updates point the same way. Three differences from
@@ -38,7 +38,7 @@ from pisces.policy import Aggregator, Combination
 from pisces.types import State, Update, Weights
 
 HIGH_AGREEMENT = 0.2
-SHORTEST_FULL_STEP = 0.5
+LEAST_SHARE = 0.5  # of the samples at work to make a full step
 
 
 class MeasuredMean(Aggregator):
@@ -52,7 +52,7 @@ class MeasuredMean(Aggregator):
         *,
         staleness_penalty: float = 0.5,
         full_step: float | None = None,
-        memory: int = 20,
+        memory: float = 20,
     ) -> None:
         self._staleness_penalty = staleness_penalty
         self._given_full_step = full_step
@@ -79,7 +79,7 @@ class MeasuredMean(Aggregator):
     def _full_step(self) -> float:
         if self._given_full_step is not None:
             return self._given_full_step
-        return min(1.0, max(SHORTEST_FULL_STEP, self._agreement.value / HIGH_AGREEMENT))
+        return min(1.0, max(LEAST_SHARE, self._agreement.value / HIGH_AGREEMENT))
 
     def state(self) -> State:
         """How far updates agreed so far."""

@@ -256,7 +256,7 @@ class ClientManager:
         verdict = Verdict() if self._judge is None else self._judge.judge(update)
         entries = [update, *self._consequences(verdict, update)]
         if not verdict.keep or not wanted(update):
-            reason = "too late" if verdict.keep else "its loss is an outlier"
+            reason = "too late" if verdict.keep else "its loss is doubted"
             return [*entries, Dropped(event.at, task.id, reason)]
         self.buffer.append(update)
         self.table.hold(update.client, waits=True)

@@ -60,21 +60,24 @@ def unchanged(task: Task, num_examples: int) -> Outcome:
 class Sums(NamedTuple):
     """Of the losses of an epoch's samples."""
 
-    num: int
+    num: float
     total: float
     squares: float
 
 
-def report_of(num_examples: int, num_steps: int, first: Sums, last: Sums) -> Report:
-    """A report on the first and the last epoch, given their losses.
-
-    Where they are the same, nothing was seen twice, and nobody knows what training left.
-    """
+def report_of(num_examples: int, num_steps: int, per_epoch: int, first: Sums, last: Sums) -> Report:
+    """A report on the first and the last epoch, of so many steps each, given their losses."""
     if not first.num:
         return Report(num_examples, num_steps=num_steps)
-    mean, rms = first.total / first.num, (first.squares / first.num) ** 0.5
-    left = None if last == first else last.total / last.num
-    return Report(num_examples, mean, rms, num_steps, left)
+    # After one epoch no sample was seen twice, and nobody knows what training left.
+    left = last.total / last.num if num_steps > per_epoch else None
+    return Report(
+        num_examples,
+        loss=first.total / first.num,
+        loss_rms=(first.squares / first.num) ** 0.5,
+        num_steps=num_steps,
+        loss_left=left,
+    )
 
 
 class Trainer(Protocol):

@@ -34,14 +34,15 @@ class Trained:
     weights: Sequence[torch.Tensor]
     sums: torch.Tensor  # (2, 3, tasks): of ones, losses and squares, in first and last epoch
     num_steps: torch.Tensor
+    per_epoch: torch.Tensor
 
     def outcomes(self, sizes: Sequence[int]) -> Iterator[Outcome]:
         """Wait for the results and hand them out, given how many samples each client has."""
         first, last = self.sums.mT.tolist()
-        steps = self.num_steps.tolist()
+        steps = zip(self.num_steps.tolist(), self.per_epoch.tolist(), strict=True)
         rows = zip(self.tasks, self.weights, sizes, steps, first, last, strict=True)
-        for task, flat, size, num_steps, at_first, at_last in rows:
-            report = report_of(size, num_steps, Sums(*at_first), Sums(*at_last))
+        for task, flat, size, (total, per_epoch), at_first, at_last in rows:
+            report = report_of(size, total, per_epoch, Sums(*at_first), Sums(*at_last))
             yield Outcome(task.id, Weights(flat, task.weights.layout), report)
 
 
@@ -100,7 +101,9 @@ class Group:
                 self._rows[: len(tasks)].copy_(rows)
                 self._advance(shape)
             weights = [self._weights[k].clone() for k in range(len(tasks))]
-            return Trained(tasks, weights, self._sums(len(tasks), table), table.num_steps)
+            return Trained(
+                tasks, weights, self._sums(len(tasks), table), table.num_steps, table.per_epoch
+            )
 
     def holds(self, num: int, needs: Needs) -> bool:
         """Is there memory for so many clients with such needs?"""
@@ -186,9 +189,7 @@ class Group:
             rate = rate * ~self._gradients.frozen
         if self._clip_norm is not None:
             gradients = clipped(gradients, self._clip_norm)
-        if (
-            self._needs.proximal
-        ):  # FedProx, as in the sequential trainer: taken before, applied beside
+        if self._needs.proximal:  # FedProx: taken before the step, applied beside it
             pull = (parameters - self._start[:width]) * self._pull[:width] * goes_on
         self._optimizer.move(parameters, gradients, rate, self._step + 1)
         if self._needs.proximal:

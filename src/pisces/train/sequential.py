@@ -80,7 +80,7 @@ class SequentialTrainer(Trainer):
                 first_epoch.add(losses, len(batch))
             if done >= total - per_epoch:
                 last_epoch.add(losses, len(batch))
-        report = report_of(size, total, first_epoch.sums(), last_epoch.sums())
+        report = report_of(size, total, per_epoch, first_epoch.sums(), last_epoch.sums())
         return Outcome(task.id, flatten(self._model, task.weights.layout), report)
 
     def _batches(self, task: Task) -> Iterator[torch.Tensor]:
