@@ -109,7 +109,7 @@ class Report:
 
     `loss` is the mean and `loss_rms` the root mean square of the per-sample training losses over
     the first local epoch (the square root in Eq. 2 of the Pisces paper); `loss_left` is the mean
-    over as many steps at the end, what training could not bring down; not told after one epoch.
+    over as many steps at the end, what training could not bring down; told from two epochs on.
     """
 
     num_examples: int

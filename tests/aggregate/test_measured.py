@@ -68,6 +68,12 @@ def test_few_of_those_at_work_make_a_shorter_step(
     assert made.weights.flat.item() == pytest.approx(sum(coefficients))
 
 
+def test_whoever_declares_very_much_does_not_stop_the_others() -> None:
+    # Of 100, 100 and 100 000 000 the median is 100: the last counts as 1000, so 100 of 1200 it is.
+    made = combine(MeasuredMean(full_step=1.0), arrived((100, 0)), at_work=[100, 100_000_000])
+    assert made.coefficients == pytest.approx((1 / 12,))
+
+
 def test_with_nobody_else_at_work_every_step_is_full() -> None:
     made = combine(MeasuredMean(full_step=1.0), arrived((100, 0)))
     assert made.coefficients == (1.0,)
@@ -131,6 +137,7 @@ def towards(*vectors: tuple[float, float], num_buffers: int = 0) -> list[Update]
         (towards((1, 0)), None),
         (towards((0, 0), (0, 0)), None),
         (towards((1e30, 0), (1e30, 0)), None),  # their squares are beyond float32
+        (towards((1e30, 0), (-1e30, 0)), None),  # these, too, if not their sum
         (towards((2, 1), (2, 1), (2, 1)), 1.0),
         (towards((1, 0), (0, 3)), 0.0),
         (towards((1, 0), (-1, 0)), -1.0),

@@ -276,7 +276,9 @@ HALVING: list[tuple[int, Plan, float | None, float | None]] = [  # samples, plan
     (2, Plan(2, 1, 0.25), (4 + 1) / 2, (1 / 4 + 1 / 16) / 2),
     (3, Plan(2, 1, 0.25), (4 + 1 + 1 / 4) / 3, (1 / 16 + 1 / 64 + 1 / 256) / 3),
     # Cut in the second epoch, in the first, and before anything.
-    (3, Plan(2, 1, 0.25, max_steps=4), (4 + 1 + 1 / 4) / 3, (1 + 1 / 4 + 1 / 16) / 3),
+    (3, Plan(2, 1, 0.25, max_steps=4), (4 + 1 + 1 / 4) / 3, None),
+    # Cut in the third: as many steps as an epoch has, wherever that was.
+    (2, Plan(3, 1, 0.25, max_steps=5), (4 + 1) / 2, (1 / 16 + 1 / 64) / 2),
     (3, Plan(2, 1, 0.25, max_steps=2), (4 + 1) / 2, None),
     (3, Plan(2, 1, 0.25, max_steps=0), None, None),
     # A step of two and a step of three, as a last single sample joins the one before.

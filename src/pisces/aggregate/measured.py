@@ -38,6 +38,7 @@ from pisces.policy import Aggregator, Combination
 from pisces.types import State, Update, Weights
 
 HIGH_AGREEMENT = 0.2
+MOST_TIMES_USUAL = 10  # the median: nobody stops the others by declaring samples without number
 LEAST_SHARE = 0.5  # of the samples at work to make a full step
 
 
@@ -71,7 +72,8 @@ class MeasuredMean(Aggregator):
         arrived = np.array([u.report.num_examples for u in updates], np.float64)
         running = view.clients.num_examples[view.running.clients].astype(np.float64)
         shares = arrived * discounts(updates, view, self._staleness_penalty)
-        full = self._full_step * (arrived.sum() + running.sum())
+        most = MOST_TIMES_USUAL * np.median(np.concatenate([arrived, running]))
+        full = self._full_step * (arrived.sum() + np.minimum(running, most).sum())
         length = arrived.sum() / max(arrived.sum(), full)
         return np.asarray(length * shares / shares.sum(), np.float64)
 

@@ -21,7 +21,7 @@ changed: what was believed is forgotten, and judging starts anew.
 
 It does not see labels that are wrong in a way which can be learnt (every 1 called a 7), nor wrong
 ones where local training is long enough to learn them by heart. Clients that do not tell what is
-left are not judged (ours do not after a single epoch, which shows every sample once); nor is
+left are not judged (ours do not before two epochs, as samples have to be seen again); nor is
 anybody where what is usual is negative: such losses have no zero to measure from.
 docs/decisions/012 has numbers.
 """

@@ -69,8 +69,8 @@ def report_of(num_examples: int, num_steps: int, per_epoch: int, first: Sums, la
     """A report on the first and the last epoch, of so many steps each, given their losses."""
     if not first.num:
         return Report(num_examples, num_steps=num_steps)
-    # After one epoch no sample was seen twice, and nobody knows what training left.
-    left = last.total / last.num if num_steps > per_epoch else None
+    # Before a second epoch is over not every sample was learnt from, then seen again.
+    left = last.total / last.num if num_steps >= 2 * per_epoch else None
     return Report(
         num_examples,
         loss=first.total / first.num,
