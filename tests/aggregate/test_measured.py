@@ -69,9 +69,9 @@ def test_few_of_those_at_work_make_a_shorter_step(
 
 
 def test_whoever_declares_very_much_does_not_stop_the_others() -> None:
-    # Of 100, 100 and 100 000 000 the median is 100: the last counts as 1000, so 100 of 1200 it is.
+    # Of 100, 100 and 100 000 000 the median is 100: the last counts as 10 000, so 100 of 10 200.
     made = combine(MeasuredMean(full_step=1.0), arrived((100, 0)), at_work=[100, 100_000_000])
-    assert made.coefficients == pytest.approx((1 / 12,))
+    assert made.coefficients == pytest.approx((1 / 102,))
 
 
 def test_with_nobody_else_at_work_every_step_is_full() -> None:

@@ -38,7 +38,7 @@ from pisces.policy import Aggregator, Combination
 from pisces.types import State, Update, Weights
 
 HIGH_AGREEMENT = 0.2
-MOST_TIMES_USUAL = 10  # the median: nobody stops the others by declaring samples without number
+MOST_TIMES_USUAL = 100  # the median: nobody stops the others by declaring samples without number
 LEAST_SHARE = 0.5  # of the samples at work to make a full step
 
 
