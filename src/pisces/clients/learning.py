@@ -12,6 +12,9 @@ left to others:
     loss_left > 2.5 * usual,              usual = median loss_left of the last 2 C believed
 
 The second keeps still until most clients do learn: when the model is new, hardly anybody does.
+Guessing costs everybody alike. Where more than one in ten of the losses of version 0 (of fewer than
+ten: more than one) is further than half their median from it, the first model knows something
+already, or losses are of different scales: then nobody is judged.
 
 A doubted update stays out of the model and costs its client a credit, as in the paper (Jiang et
 al., "Pisces", SoCC 2022, section 4.2); one that is believed gives a credit back. A doubted loss
@@ -32,10 +35,11 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from pisces.clients.reliability import middle
+from pisces.clients.reliability import distance_of_nearest, middle
 from pisces.policy import Judge, Verdict
 from pisces.types import State, Update
 
+ALIKE = 0.5  # of their median: so far from it losses of version 0 may be
 NEAR_IGNORANCE = 0.75  # of what guessing costs
 MUCH_MORE = 2.5  # than what is usual
 MOST = 0.5  # of the latest updates
@@ -79,7 +83,7 @@ class NothingLearnt(Judge):
         if len(self._left) < self._min_records or not len(self._at_first):
             return False
         ignorance, usual = self._at_first.median, self._left.median
-        if ignorance <= 0 or usual < 0:
+        if ignorance <= 0 or usual < 0 or self._at_first.spread > ALIKE * ignorance:
             return False
         return left > NEAR_IGNORANCE * ignorance and left > MUCH_MORE * usual
 
@@ -121,6 +125,12 @@ class Recent:
     def median(self) -> float:
         """Of those there are; at least one."""
         return middle(self._sorted)
+
+    @property
+    def spread(self) -> float:
+        """How far from the median nine of ten are at most; of fewer, all but one."""
+        most = max(1, 9 * len(self) // 10)
+        return distance_of_nearest(self._sorted, self.median, most)
 
     def __len__(self) -> int:
         return len(self._numbers)

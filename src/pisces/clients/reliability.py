@@ -139,11 +139,11 @@ def middle(pool: Sequence[float]) -> float:
 def median_distance(pool: Sequence[float], centre: float) -> float:
     """The median of the distances to `centre`."""
     half, odd = divmod(len(pool), 2)
-    upper = _distance_of_nearest(pool, centre, half + 1)
-    return upper if odd else (_distance_of_nearest(pool, centre, half) + upper) / 2
+    upper = distance_of_nearest(pool, centre, half + 1)
+    return upper if odd else (distance_of_nearest(pool, centre, half) + upper) / 2
 
 
-def _distance_of_nearest(pool: Sequence[float], centre: float, num: int) -> float:
+def distance_of_nearest(pool: Sequence[float], centre: float, num: int) -> float:
     """How far the `num`-th nearest is: the nearest are a run, found by halving where it starts."""
     low, high = 0, len(pool) - num
     while low < high:
