@@ -15,6 +15,7 @@ from worlds import update, view, weights
 from pisces.aggregate.agreement import Agreement, agreement
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
+from pisces.errors import ConfigError
 from pisces.policy import Aggregator, Combination
 from pisces.seeds import generator
 from pisces.types import Update, Weights
@@ -170,6 +171,11 @@ def test_agreement_is_averaged_over_the_last_updates() -> None:
     ):
         recent.add(updates)
         assert recent.value == pytest.approx(value)
+
+
+def test_agreement_needs_a_memory() -> None:
+    with pytest.raises(ConfigError, match="memory above 0 updates, not 0"):
+        MeasuredMean(memory=0)
 
 
 @pytest.mark.parametrize(
