@@ -327,28 +327,28 @@ def test_bad_input(study: Path, pisces: Pisces, args: tuple[str, ...], message: 
     assert message in ran.err
 
 
-def test_ctrl_c_before_a_run_is_over_names_no_page(study: Path, start: Callable[..., Any]) -> None:
-    change(study, "seeds = 1", 'seeds = 1\nset = ["stop.time_s=1e7"]')
-    process = start("reproduce", "speed", "-q", "--jobs", 1)
+def interrupted(process: Any, once: str) -> tuple[str, str]:
+    """Ctrl-C once there is such a file among the runs; what it said, and what it complained."""
     deadline = time.monotonic() + 100
-    while not list(Path("runs").rglob("events.jsonl")) and time.monotonic() < deadline:
+    while not list(Path("runs").rglob(once)) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=100)
-    assert (process.returncode, out) == (130, "speed: not measured\n")
+    assert process.returncode == 130
+    return out, err
+
+
+def test_ctrl_c_before_a_run_is_over_names_no_page(study: Path, start: Callable[..., Any]) -> None:
+    change(study, "seeds = 1", 'seeds = 1\nset = ["stop.time_s=1e7"]')
+    out, err = interrupted(start("reproduce", "speed", "-q", "--jobs", 1), "events.jsonl")
+    assert out == "speed: not measured\n"
     assert "interrupted: 0 runs were finished" in err
 
 
 def test_ctrl_c_keeps_what_is_finished(study: Path, start: Callable[..., Any]) -> None:
     slow = '\n[[variant]]\nname = "slow"\nprotocol = "pisces"\nset = ["stop.time_s=1e7"]\n'
     change(study, "[[case]]", slow + "[[case]]")
-    process = start("reproduce", "speed", "-q", "--jobs", 1)
-    deadline = time.monotonic() + 100
-    while not list(Path("runs").rglob("slow-*/events.jsonl")) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=100)
-    assert process.returncode == 130
+    _, err = interrupted(start("reproduce", "speed", "-q", "--jobs", 1), "slow-*/events.jsonl")
     assert "interrupted: 2 runs were finished and are kept" in err
     kept = json.loads((study / "results.json").read_text())["runs"]
     assert {run["variant"] for run in kept} == {"pisces", "fedavg"}

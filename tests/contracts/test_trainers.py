@@ -97,7 +97,14 @@ def same(one: Outcome, other: Outcome, name: str = "") -> bool:
     """The same bits, or where clients are computed together up to rounding."""
     if name == "batched":
         numbers = [
-            torch.cat([o.weights.flat, torch.tensor([r.loss, r.loss_rms, r.loss_left or -1.0])])
+            torch.cat(
+                [
+                    o.weights.flat,
+                    torch.tensor(
+                        [r.loss, r.loss_rms, -1.0 if r.loss_left is None else r.loss_left]
+                    ),
+                ]
+            )
             for o, r in ((one, one.report), (other, other.report))
         ]
         return torch.allclose(*numbers, rtol=1e-4, atol=1e-6)

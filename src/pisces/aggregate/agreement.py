@@ -55,6 +55,6 @@ def agreement(updates: Sequence[Update]) -> float | None:
         squares += step.dot(step)
         together += step
     alone, all_pairs = float(squares), float(together.dot(together))
-    if not (alone > 0 and isfinite(alone) and isfinite(all_pairs)):  # too long for their squares
+    if not (alone > 0 and isfinite(alone) and isfinite(all_pairs)):  # squares may overflow
         return None
     return (all_pairs - alone) / ((num - 1) * alone)

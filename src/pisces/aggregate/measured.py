@@ -6,8 +6,8 @@
     full_step = agreement / HIGH_AGREEMENT, within [LEAST_SHARE, 1]
 
 with `arrived` and `running` the samples of the clients behind these updates and of those still at
-work, and `agreement.py` saying how far recent updates point the same way. Three differences from
-`mean.py`:
+work (each as at most a hundred times the median), and `agreement.py` saying how far recent updates
+point the same way. Three differences from `mean.py`:
 
 * A mean has one length, whether taken over one update or twenty, but one client's opinion is not
   worth that of twenty: a pace that often aggregates few takes large steps in directions of chance.
@@ -38,7 +38,7 @@ from pisces.policy import Aggregator, Combination
 from pisces.types import State, Update, Weights
 
 HIGH_AGREEMENT = 0.2
-MOST_TIMES_USUAL = 100  # the median: nobody stops the others by declaring samples without number
+MOST_TIMES_USUAL = 100  # or a silent client that declares samples without number stops everybody
 LEAST_SHARE = 0.5  # of the samples at work to make a full step
 
 

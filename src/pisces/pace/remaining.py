@@ -21,8 +21,8 @@ client hardly slows anybody down at first, and the longer it stays away, the mor
 interval, each version multiplies the time it has been running by (left + 1) / left, so that
 (left + 1) x time stays the same: with b / 2 left at some time t, about b / 4 are left at 2 t, b / 8
 at 4 t and none at b t / 2. One that should be back by now is thought to need its usual latency once
-more: it may have fallen silent, and is not worth slowing everybody down for long. Of
-these, whoever has no interval left is waited for no more, and its update is staler than b.
+more: it may have fallen silent, and is not worth slowing everybody down for long. Of these, whoever
+has no interval left is waited for no more, and its update is staler than b.
 """
 
 from __future__ import annotations
