@@ -40,8 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": set(),
     "world": {"config", "explain", "data", "models", "execute"},
     "protocols": {
-        *("policy", "clients.learning", "clients.reliability"),
-        *("select", "pace", "aggregate"),
+        *("policy", "select", "pace", "aggregate", "judge"),
     },
     "coordinator": {
         *("policy", "saving", "stop", "evaluate", "record.lines"),

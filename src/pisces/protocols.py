@@ -17,9 +17,9 @@ from pydantic import Field
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean, Reference, Share
 from pisces.aggregate.measured import MeasuredMean
-from pisces.clients.learning import NothingLearnt
-from pisces.clients.reliability import LossOutliers
 from pisces.errors import ConfigError
+from pisces.judge.clusters import LossOutliers
+from pisces.judge.learning import NothingLearnt
 from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.pisces import Adaptive, Mode
@@ -151,11 +151,11 @@ def pisces(
     exploration_decay: Annotated[Probability, Field(description="its factor per selection")] = 0.98,
     min_exploration: Annotated[Probability, Field(description="its floor")] = 0.3,
     weight_penalty: WeightPenalty = 0.5,
-    full_step: Annotated[
+    full_share: Annotated[
         Probability | None,
         Field(
             description="share of the samples at work that makes a full step; 0: any does; none: "
-            "0.5 to 1, by how far updates agree"
+            "0.5 to 1, by where updates point"
         ),
     ] = None,
     average: Annotated[
@@ -171,13 +171,13 @@ def pisces(
     """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers.
 
     Differs from `pisces-paper`, the letter of the paper: the pace spreads what is left of the bound
-    (`pace`), a step made of few updates is a small one (`full_step`) in which the stale count less
+    (`pace`), a step made of few updates is a small one (`full_share`) in which the stale count less
     (`weight_penalty`), an average over recent versions is published (`average`), and clients are
     judged by what they learn from their own data (`guard`).
     """
     bound = concurrency if staleness_bound is None else staleness_bound
     guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
-    mean = MeasuredMean(staleness_penalty=weight_penalty, full_step=full_step, memory=concurrency)
+    mean = MeasuredMean(staleness_penalty=weight_penalty, full_share=full_share, memory=concurrency)
     judge: Judge = NothingLearnt(concurrency)
     if guard == "clusters":
         judge = LossOutliers(concurrency, max_staleness=bound)

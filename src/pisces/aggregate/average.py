@@ -26,16 +26,47 @@ from pisces.policy import Aggregator, Combination
 from pisces.types import State, Update, Weights
 
 
+class RunningAverage:
+    """Of versions; see the module's formula."""
+
+    def __init__(self, horizon: float) -> None:
+        if not horizon > 0:
+            raise ConfigError(f"an average needs a horizon above 0 updates, not {horizon}")
+        self._horizon = horizon
+        self._num_seen = 0
+        self.value: torch.Tensor | None = None  # none: nothing yet to average
+
+    def start(self, version: torch.Tensor) -> None:
+        """Whatever comes is averaged with this one."""
+        if self.value is None:
+            self.value = version.clone()
+
+    def add(self, version: torch.Tensor, num_updates: int) -> torch.Tensor:
+        """The average with one more version, made of so many updates."""
+        self.start(version)
+        assert self.value is not None
+        share = num_updates / min(self._horizon, num_updates + self._num_seen / 2)
+        self.value = torch.lerp(self.value, version, min(1.0, share))
+        self._num_seen += num_updates
+        return self.value
+
+    def state(self) -> State:
+        """The average so far, and over how many updates."""
+        arrays = {} if self.value is None else {"average": self.value}
+        return State({"num_seen": self._num_seen}, arrays)
+
+    def restore(self, state: State) -> None:
+        """Take it up."""
+        self.value = state.arrays.get("average")
+        self._num_seen = state.values["num_seen"]
+
+
 class Averaged(Aggregator):
     """Publishes the average of an inner aggregator's versions over `horizon` updates."""
 
     def __init__(self, inner: Aggregator, *, horizon: float) -> None:
-        if not horizon > 0:
-            raise ConfigError(f"an average needs a horizon above 0 updates, not {horizon}")
         self._inner = inner
-        self._horizon = horizon
-        self._average: torch.Tensor | None = None
-        self._num_seen = 0
+        self._average = RunningAverage(horizon)
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
@@ -44,24 +75,17 @@ class Averaged(Aggregator):
         made = self._inner.combine(weights, updates, view, rng)
         if not bool(made.weights.flat.isfinite().all()):  # nobody will take it: forget it, too
             return made
-        average = weights.flat if self._average is None else self._average
-        self._average = torch.lerp(average, made.weights.flat, self._share(len(updates)))
-        self._num_seen += len(updates)
-        return replace(made, published=Weights(self._average, weights.layout))
-
-    def _share(self, num: int) -> float:
-        """How much of the average the newest version is."""
-        return min(1.0, num / min(self._horizon, num + self._num_seen / 2))
+        self._average.start(weights.flat)
+        average = self._average.add(made.weights.flat, len(updates))
+        return replace(made, published=Weights(average, weights.layout))
 
     def state(self) -> State:
         """The average so far, and the inner aggregator's state."""
-        arrays = {} if self._average is None else {"average": self._average}
-        state = State({"num_seen": self._num_seen}, arrays)
+        state = self._average.state()
         state.add("inner", self._inner.state())
         return state
 
     def restore(self, state: State) -> None:
         """Take both up."""
-        self._average = state.arrays.get("average")
-        self._num_seen = state.values["num_seen"]
+        self._average.restore(state)
         self._inner.restore(state.part("inner"))

@@ -9,9 +9,10 @@ So an update is doubted if the loss left is neither well below that of guessing,
 left to others:
 
     loss_left > 3/4 * ignorance,          ignorance = median loss of those who trained version 0
-    loss_left > 2.5 * usual,              usual = median loss_left of the last 2 C believed
+    loss_left > 2.5 * usual,              usual = median loss_left of those believed lately
 
-The second keeps still until most clients do learn: when the model is new, hardly anybody does.
+Each is taken over the last 2 C clients, who have one say each, however often they report. The
+second keeps still until most clients do learn: when the model is new, hardly anybody does.
 Guessing costs everybody alike. Where more than one in ten of the losses of version 0 (of fewer than
 ten: more than one) is further than half their median from it, the first model knows something
 already, or losses are of different scales: then nobody is judged.
@@ -19,8 +20,8 @@ already, or losses are of different scales: then nobody is judged.
 A doubted update stays out of the model and costs its client a credit, as in the paper (Jiang et
 al., "Pisces", SoCC 2022, section 4.2); one that is believed gives a credit back. A doubted loss
 does not tell how much there is to learn from a client, so in selection it counts as the median of
-those believed. Should most of the latest updates be doubted, it is training itself that has
-changed: what was believed is forgotten, and judging starts anew.
+those believed. Should most of these clients be doubted, it is training itself that has changed:
+what was believed is forgotten, and judging starts anew.
 
 It does not see labels that are wrong in a way which can be learnt (every 1 called a 7), nor wrong
 ones where local training is long enough to learn them by heart. Clients that do not tell what is
@@ -31,56 +32,54 @@ docs/decisions/012 has numbers.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import deque
-from collections.abc import Iterable, Iterator
-
-from pisces.clients.reliability import distance_of_nearest, middle
+from pisces.judge.recent import Recent
 from pisces.policy import Judge, Verdict
 from pisces.types import State, Update
 
 ALIKE = 0.5  # of their median: so far from it losses of version 0 may be
 NEAR_IGNORANCE = 0.75  # of what guessing costs
 MUCH_MORE = 2.5  # than what is usual
-MOST = 0.5  # of the latest updates
 
 
 class NothingLearnt(Judge):
     """Doubts whoever is left with nearly the loss of guessing while others are not.
 
-    Nobody is judged before as many updates are there as clients run at once.
+    Nobody is judged before as many clients are believed as run at once.
     """
 
     def __init__(self, concurrency: int) -> None:
-        self._min_records = max(2, concurrency)
-        self._num_kept = 2 * self._min_records
-        self._at_first = Recent(self._num_kept)  # losses of those who trained version 0
+        self._min_clients = max(2, concurrency)
+        self._most_clients = 2 * self._min_clients
+        self._at_first = self._nobody()  # losses of those who trained version 0
         self._forget()
 
+    def _nobody(self) -> Recent:
+        return Recent(self._most_clients)
+
     def _forget(self) -> None:
-        self._losses, self._left = Recent(self._num_kept), Recent(self._num_kept)  # believed
-        self._latest: deque[bool] = deque(maxlen=self._num_kept)  # updates: was it doubted?
+        self._losses, self._left = self._nobody(), self._nobody()  # of those believed
+        self._doubts = self._nobody()  # of those judged: 1 if doubted, 0 if believed
 
     def judge(self, update: Update) -> Verdict:
         """Judge one update by those believed, and remember it."""
-        loss, left = update.report.loss, update.report.loss_left
+        client, loss, left = update.client, update.report.loss, update.report.loss_left
         if loss is None or left is None:
             return Verdict()
         if update.version == 0:
-            self._at_first.add(loss)
+            self._at_first.put(client, loss)
         doubted = self._is_doubted(left)
-        self._latest.append(doubted)
+        self._doubts.put(client, float(doubted))
         if not doubted:
-            self._losses.add(loss)
-            self._left.add(left)
+            self._losses.put(client, loss)
+            self._left.put(client, left)
             return Verdict(forgives=True)
         verdict = Verdict(is_outlier=True, keep=False, loss=self._losses.median)
-        if sum(self._latest) > MOST * self._num_kept:
+        if self._doubts.median > 0.5:  # most of them are doubted
             self._forget()
         return verdict
 
     def _is_doubted(self, left: float) -> bool:
-        if len(self._left) < self._min_records or not len(self._at_first):
+        if len(self._left) < self._min_clients or not len(self._at_first):
             return False
         ignorance, usual = self._at_first.median, self._left.median
         if ignorance <= 0 or usual < 0 or self._at_first.spread > ALIKE * ignorance:
@@ -88,52 +87,20 @@ class NothingLearnt(Judge):
         return left > NEAR_IGNORANCE * ignorance and left > MUCH_MORE * usual
 
     def state(self) -> State:
-        """What it remembers of losses, and which of the latest updates were doubted."""
+        """What clients told, and who of them was doubted."""
         return State(
             {
-                "at_first": list(self._at_first),
-                "losses": list(self._losses),
-                "left": list(self._left),
-                "latest": list(self._latest),
+                "at_first": self._at_first.told(),
+                "losses": self._losses.told(),
+                "left": self._left.told(),
+                "doubts": self._doubts.told(),
             }
         )
 
     def restore(self, state: State) -> None:
         """Take it up."""
         values = state.values
-        self._at_first = Recent(self._num_kept, values["at_first"])
-        self._losses = Recent(self._num_kept, values["losses"])
-        self._left = Recent(self._num_kept, values["left"])
-        self._latest = deque(values["latest"], maxlen=self._num_kept)
-
-
-class Recent:
-    """The last `most` numbers, and their median."""
-
-    def __init__(self, most: int, numbers: Iterable[float] = ()) -> None:
-        self._numbers = deque(numbers, maxlen=most)
-        self._sorted = sorted(self._numbers)
-
-    def add(self, number: float) -> None:
-        """One more; the oldest makes room."""
-        if len(self._numbers) == self._numbers.maxlen:
-            del self._sorted[bisect_left(self._sorted, self._numbers[0])]
-        self._numbers.append(number)
-        insort(self._sorted, number)
-
-    @property
-    def median(self) -> float:
-        """Of those there are; at least one."""
-        return middle(self._sorted)
-
-    @property
-    def spread(self) -> float:
-        """How far from the median nine of ten are at most; of fewer, all but one."""
-        most = max(1, 9 * len(self) // 10)
-        return distance_of_nearest(self._sorted, self.median, most)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __iter__(self) -> Iterator[float]:
-        return iter(self._numbers)
+        self._at_first = Recent(self._most_clients, values["at_first"])
+        self._losses = Recent(self._most_clients, values["losses"])
+        self._left = Recent(self._most_clients, values["left"])
+        self._doubts = Recent(self._most_clients, values["doubts"])

@@ -20,6 +20,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
 from collections.abc import Sequence
 
+from pisces.judge.recent import median_distance, middle
 from pisces.policy import Judge, Verdict
 from pisces.types import State, Update
 
@@ -128,28 +129,3 @@ def _near(pool: Sequence[float], loss: float, eps: float) -> range:
     """Where the losses not further than `eps` away stand."""
     first = bisect_left(pool, -eps, key=lambda other: other - loss)
     return range(first, bisect_right(pool, eps, lo=first, key=lambda other: other - loss))
-
-
-def middle(pool: Sequence[float]) -> float:
-    """The median of a sorted pool."""
-    half, odd = divmod(len(pool), 2)
-    return pool[half] if odd else (pool[half - 1] + pool[half]) / 2
-
-
-def median_distance(pool: Sequence[float], centre: float) -> float:
-    """The median of the distances to `centre`."""
-    half, odd = divmod(len(pool), 2)
-    upper = distance_of_nearest(pool, centre, half + 1)
-    return upper if odd else (distance_of_nearest(pool, centre, half) + upper) / 2
-
-
-def distance_of_nearest(pool: Sequence[float], centre: float, num: int) -> float:
-    """How far the `num`-th nearest is: the nearest are a run, found by halving where it starts."""
-    low, high = 0, len(pool) - num
-    while low < high:
-        start = (low + high) // 2
-        if centre - pool[start] > pool[start + num] - centre:
-            low = start + 1
-        else:
-            high = start
-    return max(abs(pool[low] - centre), abs(pool[low + num - 1] - centre))

@@ -1,0 +1,1 @@
+"""Whom to trust? One judge per file."""
