@@ -26,7 +26,7 @@ def assert_has_its_page(name: str, study: plan.Study, folder: Path) -> None:
     assert "**Verdict: " not in text
     cases = study.case[:SMOKE_CASES]
     small = {case.name for case in cases}
-    assert all(f"| {claim.text} |" in text for claim in study.claim if small & {*claim.cases})
+    assert all(f"| {claim.text} |" in text for claim in study.claim if small & {*claim.case})
     for case in cases:
         rows = text.split(f"\n## {case.name}\n")[1].split("\n## ")[0]
         for variant in study.variants_of(case):

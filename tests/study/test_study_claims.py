@@ -80,6 +80,27 @@ def test_a_claim_about_several_variants_has_a_verdict_each(
     ]
 
 
+def test_a_claim_at_several_points_has_a_verdict_each(study: Study, record: MakeRecord) -> None:
+    claim = Claim.model_validate({**study.claim[0].model_dump(), "at": [10.0, 20.0]})
+    records = [*thrice(record, "fast", 10), *thrice(record, "slow", 20)]  # 20 / 10
+    records += thrice(record, "fast", 10, x=20.0) + thrice(record, "slow", 12, x=20.0)  # 12 / 10
+    found = judge(study.model_copy(update={"claim": [claim]}), records)
+    assert [(one.setting, one.ours, one.verdict) for one in found] == [
+        ("small at 10", "2.00x", "holds"),
+        ("small at 20", "1.20x", "partly"),
+        ("large at 10", "-", "not measured"),
+        ("large at 20", "-", "not measured"),
+    ]
+
+
+def test_several_points_are_held_against_one(study: Study, record: MakeRecord) -> None:
+    changes = {"at": [10.0, 20.0], "over_at": 10.0}
+    claim = Claim.model_validate({**study.claim[0].model_dump(), **changes})
+    records = [record("fast", 1, 10), record("slow", 1, 20), record("fast", 1, 5, x=20.0)]
+    found = judge(study.model_copy(update={"claim": [claim]}), records)[:2]
+    assert [one.ours for one in found] == ["2.00x", "4.00x"]  # 20 / 10, 20 / 5
+
+
 def test_another_point_or_task_does_not_count(study: Study, record: MakeRecord) -> None:
     records = [record("fast", 1, 10), record("slow", 1, 20, x=20.0)]
     records.append(record("slow", 1, 20, case="large"))

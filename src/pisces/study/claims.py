@@ -27,10 +27,11 @@ COMPARE: Mapping[Comparison, Callable[[Ends, Ends], Ends]] = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A claim on one task, our number and what it makes of the claim."""
+    """A claim on one task, at one point, of one variant; our number and what comes of it."""
 
     claim: Claim
     case: str
+    x: float | None
     of: str
     found: Estimate | None
     verdict: Verdict
@@ -53,8 +54,8 @@ class Judged:
     @property
     def setting(self) -> str:
         """On which task, at which point and, where there are several, of which variant."""
-        at = "" if self.claim.at is None else f" at {self.claim.at:g}"
-        of = f", {self.of}" if len(self.claim.ofs) > 1 else ""
+        at = "" if self.x is None else f" at {self.x:g}"
+        of = f", {self.of}" if len(self.claim.of) > 1 else ""
         return f"{self.case}{at}{of}"
 
 
@@ -70,23 +71,24 @@ def text_of(claim: Claim) -> Callable[[float], str]:
 
 
 def judge(study: Study, records: Sequence[Record]) -> list[Judged]:
-    """Every claim on each of its tasks."""
+    """Every claim on each of its tasks, at each of its points, of each of its variants."""
     return [
-        _judged(claim, case, of, records)
+        _judged(claim, case, x, of, records)
         for claim in study.claim
-        for case in claim.cases
-        for of in claim.ofs
+        for case in claim.case
+        for x in claim.xs
+        for of in claim.of
     ]
 
 
-def _judged(claim: Claim, case: str, of: str, records: Sequence[Record]) -> Judged:
-    mine = by_seed(records, case, of, claim.at, claim.measure)
+def _judged(claim: Claim, case: str, x: float | None, of: str, records: Sequence[Record]) -> Judged:
+    mine = by_seed(records, case, of, x, claim.measure)
     values = list(mine.values())
     if claim.over is not None:
-        at = claim.at if claim.over_at is None else claim.over_at
+        at = x if claim.over_at is None else claim.over_at
         values = paired(claim.compare, mine, by_seed(records, case, claim.over, at, claim.measure))
     found = est.estimate(values)
-    return Judged(claim, case, of, found, _verdict(claim, found))
+    return Judged(claim, case, x, of, found, _verdict(claim, found))
 
 
 def by_seed(

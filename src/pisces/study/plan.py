@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import tomlkit
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 from tomlkit.exceptions import TOMLKitError
 
@@ -23,6 +23,7 @@ from pisces.report.measures import MEASURES
 
 FOLDER = Path("experiments")  # where studies are unless said otherwise
 STUDY = "study.toml"
+T = TypeVar("T")
 Comparison = Literal["value", "speedup", "ratio", "difference"]
 Picture = Literal["curves", "bars", "sweep", "aggregations", "involvement", "staleness", "losses"]
 
@@ -49,6 +50,19 @@ def _change(text: str) -> str:
 
 Change = Annotated[str, AfterValidator(_change)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+
+
+def _listed(said: Any) -> Any:
+    return said if isinstance(said, list) else [said]
+
+
+def _each_once(said: list[T]) -> list[T]:
+    if not said or len(set(said)) < len(said):
+        raise ValueError(f"must name at least one, and each once, not {said}")
+    return said
+
+
+Several = Annotated[list[T], BeforeValidator(_listed), AfterValidator(_each_once)]  # or just one
 
 
 class Variant(Section):
@@ -86,28 +100,23 @@ class Claim(Section):
     """What a paper says, or you expect, as a number that can be held against ours."""
 
     text: str = Field(description="in words")
-    case: str | list[str] = Field(description="on which task, or tasks")
+    case: Several[str] = Field(description="on which task, or each of which")
     measure: MeasureName = Field(description="of which measure")
     compare: Comparison = Field(
         "value", description="value | speedup (over / of) | ratio (of / over) | difference"
     )
-    of: str | list[str] = Field(description="of which variant, or each of which")
+    of: Several[str] = Field(description="of which variant, or each of which")
     over: str | None = Field(None, description="against which variant, seed by seed")
-    at: Finite | None = Field(None, description="at which point")
+    at: Several[Finite] = Field([], description="at which point, or each of which")
     over_at: Finite | None = Field(None, description="the other's point; none: the same")
     paper: str | None = Field(None, description="the paper's number, if it is a paper's claim")
     holds: Threshold = Field(description="it holds if the median is so")
     partly: Threshold | None = Field(None, description="else it holds partly if it is so")
 
     @property
-    def cases(self) -> list[str]:
-        """The tasks it is about."""
-        return [self.case] if isinstance(self.case, str) else list(self.case)
-
-    @property
-    def ofs(self) -> list[str]:
-        """The variants it is about."""
-        return [self.of] if isinstance(self.of, str) else list(self.of)
+    def xs(self) -> Sequence[float | None]:
+        """The points it is about; one that is none where nothing is varied."""
+        return self.at or [None]
 
     @model_validator(mode="after")
     def _compares(self) -> Claim:
@@ -115,10 +124,9 @@ class Claim(Section):
             raise ValueError(
                 f"compare = {self.compare!r} and over = {self.over!r} do not go together"
             )
-        if not (self.cases and self.ofs):
-            raise ValueError(f"case and of must each name at least one, not {self.case}, {self.of}")
-        if self.over in self.ofs and self.over_at in (None, self.at):
-            at = "" if self.at is None else f" at {self.at}"
+        same = [x for x in self.xs if self.over_at in (None, x)]
+        if self.over in self.of and same:
+            at = "" if same[0] is None else f" at {same[0]}"
             raise ValueError(f"{self.over!r}{at} is compared with itself: name another over")
         return self
 
@@ -169,7 +177,7 @@ class Study(Section):
             _differ([v.name for v in self.variants_of(case)], "variants must have different names")
             _differ([f"{p.x:g}" for p in self.points_of(case)], "points must have different x")
         for claim in self.claim:
-            for name in claim.cases:
+            for name in claim.case:
                 self._check(claim, self.case_named(name))
         for case in self.case:
             known(self.reference, [v.name for v in self.variants_of(case)], "reference")
@@ -177,11 +185,11 @@ class Study(Section):
 
     def _check(self, claim: Claim, case: Case) -> None:
         variants = [variant.name for variant in self.variants_of(case)]
-        for name in filter(None, (*claim.ofs, claim.over)):
+        for name in filter(None, (*claim.of, claim.over)):
             known(name, variants, f"claim.of, claim.over ({claim.text!r})")
         xs = [point.x for point in self.points_of(case)]
-        for x in (claim.at, claim.at if claim.over_at is None else claim.over_at):
-            if (x not in xs) if xs else (x is not None):
+        for x in (*claim.xs, claim.xs[0] if claim.over_at is None else claim.over_at):
+            if x not in (xs or (None,)):
                 raise ValueError(f"claim.at ({claim.text!r}): must be one of {xs}, not {x}")
 
     def case_named(self, name: str) -> Case:
@@ -262,11 +270,6 @@ def find(folder: Path) -> dict[str, Path]:
 
 
 def _keys() -> list[str]:
-    parts: dict[str, type[Section]] = {
-        "": Study,
-        "variant.": Variant,
-        "point.": Point,
-        "case.": Case,
-        "claim.": Claim,
-    }
-    return [f"{table}{key}" for table, model in parts.items() for key in model.model_fields]
+    tables: Sequence[type[Section]] = (Variant, Point, Case, Claim)
+    within = [f"{table.__name__.lower()}.{key}" for table in tables for key in table.model_fields]
+    return [*Study.model_fields, *within]
