@@ -280,6 +280,21 @@ def test_a_flipped_bit_anywhere_in_an_archive_is_found(tmp_path: Path, kind: str
         not_unpacked(tmp_path, archive)
 
 
+def test_what_is_wrong_in_an_archive_is_named_by_its_place_in_it(tmp_path: Path) -> None:
+    archive = tmp_path / "all.tar"
+    batches = datafiles.cifar_batches(tmp_path / "batches")
+    (batches / "data_batch_1").write_bytes(b"cut")
+    with tarfile.open(archive, "w") as tar:
+        tar.add(batches, "batches")
+    with pytest.raises(DataError, match=f"^{archive}/batches/data_batch_1 is damaged"):
+        ready.get("cifar10", tmp_path / "data", archive)
+    with tarfile.open(archive, "w") as tar:
+        for copy in ("a", "b"):
+            tar.add(datafiles.mnist_idx(tmp_path / copy), copy)
+    with pytest.raises(DataError, match=f"in {archive}/a and in {archive}/b: name one"):
+        ready.get("mnist", tmp_path / "data", archive)
+
+
 def test_an_archive_that_ends_early_is_not_taken_for_one_that_lacks_files(tmp_path: Path) -> None:
     archive = packed(tmp_path, "")
     whole = archive.read_bytes()

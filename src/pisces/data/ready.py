@@ -169,7 +169,7 @@ def _single(entry: Entry, file: Path) -> Place | None:
 def _unpacked(archive: Path, entry: Entry) -> Iterator[Path]:
     """The files of a tar archive that a dataset may come in, for a while, in a folder."""
     patterns = {Path(file).name for source in entry.sources for file in source.files}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _named(folder, archive):
         try:
             with tarfile.open(archive) as tar:
                 for member in tar:
@@ -181,6 +181,15 @@ def _unpacked(archive: Path, entry: Entry) -> Iterator[Path]:
                 f"{archive} cannot be unpacked: {reason(error)}; download it again"
             ) from error
         yield Path(folder)
+
+
+@contextmanager
+def _named(folder: str, archive: Path) -> Iterator[None]:
+    """Errors within name the archive, not the folder where its files are for a while."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(str(error).replace(folder, str(archive))) from error
 
 
 def _unpack(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
