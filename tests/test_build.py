@@ -72,8 +72,8 @@ REFUSALS = {
         "did you mean buffer_size?",
     ),
     "setting of another protocol": (
-        ["protocols.pisces-paper.full_step=0.5"],
-        "protocols.pisces-paper: full_step: unknown key; it is a setting of pisces",
+        ["protocols.pisces-paper.full_share=0.5"],
+        "protocols.pisces-paper: full_share: unknown key; it is a setting of pisces",
         "",
     ),
     "setting of a variant": (

@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import update, view, weights
 
-from pisces.aggregate.agreement import Agreement, agreement
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
-from pisces.errors import ConfigError
 from pisces.policy import Aggregator, Combination
 from pisces.seeds import generator
 from pisces.types import Update, Weights
@@ -50,7 +48,7 @@ def arrived(*told: tuple[int, int], value: float = 1.0) -> list[Update]:
 
 
 @pytest.mark.parametrize(
-    ("full_step", "coefficients"),
+    ("full_share", "coefficients"),
     # 100 and 300 samples have arrived, 600 and 200 are at work elsewhere, 1200 in all. A quarter
     # of them is 300: the step is full. Of a half, 600, there are 2/3, of all of them 1/3.
     [
@@ -62,9 +60,9 @@ def arrived(*told: tuple[int, int], value: float = 1.0) -> list[Update]:
     ],
 )
 def test_few_of_those_at_work_make_a_shorter_step(
-    full_step: float, coefficients: tuple[float, float]
+    full_share: float, coefficients: tuple[float, float]
 ) -> None:
-    rule = MeasuredMean(full_step=full_step)
+    rule = MeasuredMean(full_share=full_share)
     made = combine(rule, arrived((100, 0), (300, 0)), at_work=[600, 200])
     assert made.coefficients == pytest.approx(coefficients)
     assert made.weights.flat.item() == pytest.approx(sum(coefficients))
@@ -72,12 +70,12 @@ def test_few_of_those_at_work_make_a_shorter_step(
 
 def test_whoever_declares_very_much_does_not_stop_the_others() -> None:
     # Of 100, 100 and 100 000 000 the median is 100: the last counts as 10 000, so 100 of 10 200.
-    made = combine(MeasuredMean(full_step=1.0), arrived((100, 0)), at_work=[100, 100_000_000])
+    made = combine(MeasuredMean(full_share=1.0), arrived((100, 0)), at_work=[100, 100_000_000])
     assert made.coefficients == pytest.approx((1 / 102,))
 
 
 def test_with_nobody_else_at_work_every_step_is_full() -> None:
-    made = combine(MeasuredMean(full_step=1.0), arrived((100, 0)))
+    made = combine(MeasuredMean(full_share=1.0), arrived((100, 0)))
     assert made.coefficients == (1.0,)
 
 
@@ -100,7 +98,7 @@ def test_staleness_weighs_updates_but_does_not_shorten_the_step(
     assert made.coefficients == pytest.approx(coefficients)
     assert made.weights.flat.item() == pytest.approx(1.0)
     # Among 1200 at work half of which make a full step, 400 make two thirds of it.
-    shorter = combine(MeasuredMean(full_step=0.5), updates, at_work=[800])
+    shorter = combine(MeasuredMean(full_share=0.5), updates, at_work=[800])
     assert shorter.coefficients == pytest.approx([2 / 3 * c for c in coefficients])
 
 
@@ -117,94 +115,76 @@ def test_buffers_take_the_step_against_the_current_model() -> None:
     # (0, 2) to (4, 20). Parameter: 1 + 1/2 x 4. Buffer: 10 + 1/2 (20 - 10) = 15, not against 2.
     one = update(0, [4.0, 20.0], base=[0.0, 2.0], version=VERSION, num_buffers=1)
     current = weights([1.0, 10.0], num_buffers=1)
-    made = combine(MeasuredMean(full_step=1.0), [one], at_work=[100], current=current)
+    made = combine(MeasuredMean(full_share=1.0), [one], at_work=[100], current=current)
     assert made.weights.flat.tolist() == [3.0, 15.0]
     assert made.coefficients == (0.5,)
 
 
-# --- how far updates agree ------------------------------------------------------------------------
+# --- what the updates tell of the step ------------------------------------------------------------
 
 
-def towards(*vectors: tuple[float, float], num_buffers: int = 0) -> list[Update]:
-    """Updates of 100 samples each, from zero to these."""
-    return [
-        update(c, v, base=(0.0, 0.0), version=VERSION, num_examples=100, num_buffers=num_buffers)
-        for c, v in enumerate(vectors)
-    ]
+def steps(*vectors: tuple[float, float], base: tuple[float, float] = (0.0, 0.0)) -> list[Update]:
+    """Updates of 100 samples each, from one base by these."""
+    ends = [(base[0] + x, base[1] + y) for x, y in vectors]
+    return [update(c, end, base=base, version=VERSION) for c, end in enumerate(ends)]
 
 
-@pytest.mark.parametrize(
-    ("updates", "expected"),
-    [
-        (towards((1, 0)), None),
-        (towards((0, 0), (0, 0)), None),
-        (towards((1e30, 0), (1e30, 0)), None),  # their squares are beyond float32
-        (towards((1e30, 0), (-1e30, 0)), None),  # these, too, if not their sum
-        (towards((2, 1), (2, 1), (2, 1)), 1.0),
-        (towards((1, 0), (0, 3)), 0.0),
-        (towards((1, 0), (-1, 0)), -1.0),
-        # Products 3 + 0 + 0 twice, squares 1 + 9 + 4: 3 / 3 pairs against 14 / 3.
-        (towards((1, 0), (3, 0), (0, 2)), 1 / (14 / 3)),
-        (towards((1, 5), (1, -5), num_buffers=1), 1.0),  # a buffer has no say
-    ],
-)
-def test_agreement_by_hand(updates: list[Update], expected: float | None) -> None:
-    assert agreement(updates) == (None if expected is None else pytest.approx(expected))
-
-
-def test_agreement_is_that_of_updates_against_their_own_base() -> None:
-    one = update(0, (3, 1), base=(2, 1), version=VERSION)
-    other = update(1, (5, 9), base=(5, 8), version=VERSION)
-    assert agreement([one, other]) == pytest.approx(0.0)
-
-
-def test_agreement_is_averaged_over_the_last_updates() -> None:
-    # Two of four make half of it, so 0, then 1/2, 3/4, and 3/8; four and more all of it.
-    recent = Agreement(memory=4)
-    for updates, value in (
-        (towards((1, 0), (0, 1)), 0.0),
-        (towards((1, 0), (1, 0)), 0.5),
-        (towards((1, 0), (1, 0)), 0.75),
-        (towards((1, 0)), 0.75),
-        (towards((1, 0), (0, 1)), 0.375),
-        (towards(*[(1, 0)] * 5), 1.0),
-    ):
-        recent.add(updates)
-        assert recent.value == pytest.approx(value)
-
-
-def test_agreement_needs_a_memory() -> None:
-    with pytest.raises(ConfigError, match="memory above 0 updates, not 0"):
-        MeasuredMean(memory=0)
+def length(rule: MeasuredMean, updates: list[Update]) -> float:
+    """Of the step next to 600 samples at work: with two of 100 here it is 1 / (4 full_share)."""
+    return sum(combine(rule, updates, [600], weights([0.0, 0.0])).coefficients)
 
 
 @pytest.mark.parametrize(
-    ("agreed", "length"),
-    # Of 800 samples at work 200 are here. Half of them make a full step where updates have little
-    # in common (1/2 of it), all of them where the agreement is 1/5 and more (1/4).
-    [(-0.5, 1 / 2), (0.0, 1 / 2), (0.1, 1 / 2), (0.15, 1 / 3), (0.2, 1 / 4), (0.9, 1 / 4)],
+    ("agreed", "expected"),
+    # full_share 1/2 up to an agreement of 0.3, 0.45 / 0.6 = 3/4, and 1 from 0.6 on.
+    [(-0.5, 1 / 2), (0.0, 1 / 2), (0.29, 1 / 2), (0.45, 1 / 3), (0.61, 1 / 4), (1.0, 1 / 4)],
 )
-def test_the_more_updates_agree_the_shorter_is_the_step(agreed: float, length: float) -> None:
+def test_the_more_updates_agree_the_shorter_is_the_step(agreed: float, expected: float) -> None:
     # Two updates of length 1 agree as far as the cosine between them.
-    updates = towards((1, 0), (agreed, math.sqrt(1 - agreed**2)))
-    made = combine(MeasuredMean(memory=2), updates, [600], weights([0.0, 0.0]))
-    assert sum(made.coefficients) == pytest.approx(length)
+    updates = steps((1, 0), (agreed, math.sqrt(1 - agreed**2)))
+    assert length(MeasuredMean(memory=2), updates) == pytest.approx(expected)
 
 
-def test_a_given_full_step_does_not_follow_the_updates() -> None:
-    updates = towards((1, 0), (1, 0))
-    made = combine(MeasuredMean(full_step=0.5), updates, [600], weights([0.0, 0.0]))
-    assert sum(made.coefficients) == pytest.approx(1 / 2)
+@pytest.mark.parametrize(
+    ("back", "expected"),
+    # full_share 1/2 up to a turning back of 0.05, 0.075 / 0.1 = 3/4, and 1 from 0.1 on.
+    [(-0.7, 1 / 2), (0.0, 1 / 2), (0.049, 1 / 2), (0.075, 1 / 3), (0.11, 1 / 4), (0.7, 1 / 4)],
+)
+def test_the_more_updates_turn_back_the_shorter_is_the_step(back: float, expected: float) -> None:
+    rule = MeasuredMean(memory=2)
+    length(rule, steps((1, 0), (-1, 0)))  # the model stays at (0, 0)
+    # From (1, 0) the way back is (-1, 0). Two updates of length 1 go it as far as the cosine, and
+    # agree by 2 back^2 - 1, which is below 0 here.
+    aside = math.sqrt(1 - back**2)
+    updates = steps((-back, aside), (-back, -aside), base=(1.0, 0.0))
+    assert length(rule, updates) == pytest.approx(expected)
 
 
-def test_agreement_so_far_is_kept() -> None:
-    first = MeasuredMean(memory=4)
-    combine(first, towards((1, 0), (1, 0)), [600], weights([0.0, 0.0]))
-    second = MeasuredMean(memory=4)
+def test_who_agrees_makes_a_short_step_also_going_on() -> None:
+    rule = MeasuredMean(memory=2)
+    length(rule, steps((1, 0), (-1, 0)))
+    # Turning back is -1 and agreement 1: the larger of -10 and 1 / 0.6, and at most 1.
+    assert length(rule, steps((1, 0), (1, 0), base=(1.0, 0.0))) == pytest.approx(1 / 4)
+
+
+def test_a_given_full_share_does_not_look_at_directions() -> None:
+    rule = MeasuredMean(full_share=0.5, memory=2)
+    assert length(rule, steps((1, 0), (1, 0))) == pytest.approx(1 / 2)
+    assert rule.state().arrays == {}
+    assert rule.state() == MeasuredMean().state()
+
+
+def test_directions_so_far_are_kept() -> None:
+    first, second = MeasuredMean(memory=4), MeasuredMean(memory=4)
+    length(first, steps((1, 0), (1, 0)))
     second.restore(first.state())
-    # One alone tells nothing of agreement: what was is what counts, 1/2, so 100 of 700 it is.
-    made = [combine(r, towards((1, 0)), [600], weights([0.0, 0.0])) for r in (first, second)]
-    assert [m.coefficients for m in made] == [pytest.approx((1 / 7,))] * 2
+    # One alone tells nothing of agreement, and this one goes neither back nor on: what was is what
+    # counts, half of 1, so 1/2 / 0.6 = 5/6 of 700 make a full step.
+    lengths = [length(rule, steps((0, 1))) for rule in (first, second)]
+    assert lengths == [pytest.approx(100 / (5 / 6 * 700))] * 2
+
+
+# --- whatever the updates -------------------------------------------------------------------------
 
 
 @st.composite
@@ -233,7 +213,7 @@ def test_without_its_two_settings_it_is_the_plain_mean(
     """To the last bit: it differs from the rule of the paper in these settings alone."""
     current = weights([1.0, -2.0, 3.0], num_buffers=1)
     plain = DiscountedMean(reference="base")
-    same = MeasuredMean(staleness_penalty=0.0, full_step=0.0)
+    same = MeasuredMean(staleness_penalty=0.0, full_share=0.0)
     one, other = (combine(rule, updates, at_work, current) for rule in (plain, same))
     assert one.coefficients == other.coefficients
     assert torch.equal(one.weights.flat, other.weights.flat)
@@ -244,18 +224,18 @@ def test_without_its_two_settings_it_is_the_plain_mean(
     updates=some_updates(),
     at_work=st.lists(st.integers(1, 1000), max_size=3),
     penalty=st.floats(0.0, 2.0),
-    full_step=st.floats(0.0, 1.0),
+    full_share=st.floats(0.0, 1.0),
 )
 def test_the_length_is_a_matter_of_samples_alone(
-    updates: list[Update], at_work: list[int], penalty: float, full_step: float
+    updates: list[Update], at_work: list[int], penalty: float, full_share: float
 ) -> None:
-    rule = MeasuredMean(staleness_penalty=penalty, full_step=full_step)
+    rule = MeasuredMean(staleness_penalty=penalty, full_share=full_share)
     current = weights([1.0, -2.0, 3.0], num_buffers=1)
     made = combine(rule, updates, at_work, current)
     sizes = [u.report.num_examples for u in updates]
     here = sum(sizes)
     most = 100 * median([*sizes, *at_work])
-    enough = full_step * (here + sum(min(num, most) for num in at_work))
+    enough = full_share * (here + sum(min(num, most) for num in at_work))
     length = 1.0 if here >= enough else here / enough
     assert sum(made.coefficients) == pytest.approx(length)
     assert min(made.coefficients) > 0

@@ -35,8 +35,8 @@ def test_protocols_have_their_defaults(text: str) -> None:
 
 
 def test_variants_follow_what_is_set_for_the_original(text: str) -> None:
-    changed = parse(text, ["protocol=pisces-without-guard", "protocols.pisces.full_step=0.9"])
-    assert resolved(changed).protocols["pisces-without-guard"]["full_step"] == 0.9
+    changed = parse(text, ["protocol=pisces-without-guard", "protocols.pisces.full_share=0.9"])
+    assert resolved(changed).protocols["pisces-without-guard"]["full_share"] == 0.9
 
 
 def test_every_key_is_there_with_a_comment(text: str) -> None:

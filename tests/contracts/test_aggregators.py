@@ -30,7 +30,7 @@ AGGREGATORS: dict[str, Callable[[], Aggregator]] = {
     "mean, as the code of Pisces": lambda: DiscountedMean(staleness_penalty=0.5),
     "measured mean": MeasuredMean,
     "measured mean, as the paper of Pisces": lambda: MeasuredMean(
-        staleness_penalty=0.0, full_step=0.0
+        staleness_penalty=0.0, full_share=0.0
     ),
     "averaged mean": lambda: Averaged(DiscountedMean(reference="base"), horizon=4.0),
     "averaged measured mean, as Pisces": lambda: Averaged(MeasuredMean(), horizon=4.0),
