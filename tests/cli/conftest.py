@@ -1,4 +1,4 @@
-"""A small config, the command line in this process and in one of its own, one finished run."""
+"""A small config, the command line in this process or one of its own, a finished run and study."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import studyfiles
 
 from pisces.cli.main import main
 
@@ -141,3 +142,32 @@ def finished(made: Path, folder: Path) -> Path:
     """The folder of a finished run, below ./runs."""
     shutil.copytree(made, folder / "runs" / "first")
     return Path("runs/first")
+
+
+@pytest.fixture
+def study(folder: Path, small: str) -> Path:
+    """The folder of a study of two runs, below ./experiments."""
+    made = folder / "experiments" / "speed"
+    made.mkdir(parents=True)
+    (made / "study.toml").write_text(studyfiles.STUDY)
+    (made / "mnist.toml").write_text('[data]\ndataset = "mnist"\n')
+    return made
+
+
+@pytest.fixture(scope="session")
+def once() -> dict[str, Path]:
+    """Where the study was run by the first test that wanted it."""
+    return {}
+
+
+@pytest.fixture
+def done(
+    study: Path, pisces: Pisces, once: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The same study with its two runs finished."""
+    if not once:
+        assert pisces("reproduce", "speed", "-q", "--jobs", 1).code == 0
+        once["folder"] = tmp_path_factory.mktemp("once") / "all"
+        shutil.copytree(".", once["folder"])
+    shutil.copytree(once["folder"], ".", dirs_exist_ok=True)
+    return study

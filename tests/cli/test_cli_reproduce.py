@@ -13,6 +13,7 @@ from typing import Any
 
 import datafiles
 import pytest
+from studyfiles import NO_DATA, change, folders, made_at
 
 from pisces import build
 from pisces.cli.studies import at_work
@@ -20,82 +21,6 @@ from pisces.study import plan
 from pisces.study.runs import Wish, planned
 
 Pisces = Callable[..., Any]
-
-STUDY = """
-title = "Speed"
-paper = "Figure 0"
-says = "Pisces is faster than FedAvg."
-reference = "pisces"
-figures = ["curves"]
-
-[[variant]]
-name = "pisces"
-protocol = "pisces"
-
-[[variant]]
-name = "fedavg"
-protocol = "fedavg"
-
-[[case]]
-name = "small"
-config = "../../small.toml"
-target = 0.5
-seeds = 1
-
-[[claim]]
-text = "Pisces is faster"
-case = "small"
-measure = "time_to_target"
-compare = "speedup"
-of = "pisces"
-over = "fedavg"
-paper = "2x"
-holds = ">= 1.5"
-"""
-NO_DATA = '\n[[case]]\nname = "mnist"\ntarget = 0.9\nseeds = 1\n'
-
-
-@pytest.fixture
-def study(folder: Path, small: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a study of two runs, below ./experiments."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))  # no datasets there either
-    made = folder / "experiments" / "speed"
-    made.mkdir(parents=True)
-    (made / "study.toml").write_text(STUDY)
-    (made / "mnist.toml").write_text('[data]\ndataset = "mnist"\n')
-    return made
-
-
-@pytest.fixture(scope="module")
-def once() -> dict[str, Path]:
-    """Where the study was run by the first test that wanted it."""
-    return {}
-
-
-@pytest.fixture
-def done(
-    study: Path, pisces: Pisces, once: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """The same study with its two runs finished."""
-    if not once:
-        assert pisces("reproduce", "speed", "-q", "--jobs", 1).code == 0
-        once["folder"] = tmp_path_factory.mktemp("once") / "all"
-        shutil.copytree(".", once["folder"])
-    shutil.copytree(once["folder"], ".", dirs_exist_ok=True)
-    return study
-
-
-def change(study: Path, old: str, new: str) -> None:
-    file = study / "study.toml"
-    file.write_text(file.read_text().replace(old, new))
-
-
-def folders() -> list[Path]:
-    return sorted(path.parent for path in Path("runs").rglob("summary.json"))
-
-
-def made_at() -> list[int]:
-    return [(path / "summary.json").stat().st_mtime_ns for path in folders()]
 
 
 def test_runs_once_and_writes_the_page(study: Path, pisces: Pisces) -> None:
@@ -126,86 +51,6 @@ def test_runs_once_and_writes_the_page(study: Path, pisces: Pisces) -> None:
     assert pisces("reproduce", "speed", "--pages-only", "--seeds", "1-9").out == ran.out
     assert (study / "RESULTS.md").read_text() == text
     assert not Path("runs").exists()
-
-
-def test_another_target_is_read_off_the_runs(done: Path, pisces: Pisces) -> None:
-    before = made_at()
-    change(done, "target = 0.5", "target = 0.2")
-    ran = pisces("reproduce", "speed", "-q")
-    assert ran.err == "speed: read 2 records anew from their run folders, for another target\n"
-    assert made_at() == before
-    assert "Target: accuracy 0.2, evaluated every " in (done / "RESULTS.md").read_text()
-
-
-def test_another_target_without_the_runs_makes_them_again(done: Path, pisces: Pisces) -> None:
-    shutil.rmtree("runs")
-    change(done, "target = 0.5", "target = 0.2")
-    ran = pisces("reproduce", "speed", "-q", "--jobs", 1)
-    assert "speed: dropped 2 records for another target: their run folders are not" in ran.err
-    assert len(folders()) == 2
-
-
-def test_pages_alone_take_nothing_from_run_folders(done: Path, pisces: Pisces) -> None:
-    change(done, "target = 0.5", "target = 0.2")
-    before = (done / "results.json").read_bytes()
-    told = pisces("reproduce", "speed", "--pages-only")
-    assert told.code == 0
-    assert told.err.startswith("speed: left out 2 records for another target: without --pages-only")
-    assert told.out == f"speed: not measured ({done.relative_to(Path.cwd()) / 'RESULTS.md'})\n"
-    assert "**Verdict: not measured.**" in (done / "RESULTS.md").read_text()
-    assert "**not measured**" in (done.parent / "RESULTS.md").read_text()
-    assert (done / "results.json").read_bytes() == before  # what is stale is not lost for a look
-
-
-def test_other_settings_are_other_runs(done: Path, pisces: Pisces) -> None:
-    change(done, 'protocol = "fedavg"', 'protocol = "fedavg"\nset = ["train.epochs=1"]')
-    ran = pisces("reproduce", "speed", "-q")
-    assert "speed: dropped 1 record made with other settings" in ran.err
-    assert len(folders()) == 3  # the old run is left alone
-    assert len(json.loads((done / "results.json").read_text())["runs"]) == 2
-
-
-def test_more_seeds_add_to_what_there_is(done: Path, pisces: Pisces) -> None:
-    before = made_at()
-    pisces("reproduce", "speed", "-q", "--seeds", "1,2", "--jobs", 1)
-    assert len(folders()) == 4
-    assert set(before) < set(made_at())
-
-
-def test_what_is_the_same_run_in_two_studies_is_made_once(done: Path, pisces: Pisces) -> None:
-    second = done.parent / "again"
-    shutil.copytree(done, second)
-    (second / "results.json").unlink()
-    change(second, 'name = "pisces"', 'name = "ours"')
-    change(second, 'reference = "pisces"', 'reference = "ours"')
-    change(second, 'of = "pisces"', 'of = "ours"')
-    before = made_at()
-    assert pisces("reproduce", "again", "-q").code == 0
-    assert made_at() == before
-    kept = [json.loads((study / "results.json").read_text())["runs"] for study in (done, second)]
-    assert [run["variant"] for run in kept[1]] == ["ours", "fedavg"]
-    assert [run["measures"] for run in kept[0]] == [run["measures"] for run in kept[1]]
-
-
-def test_an_unfinished_run_is_made_again(done: Path, pisces: Pisces) -> None:
-    (done / "results.json").unlink()
-    killed, interrupted = folders()
-    (killed / "summary.json").unlink()
-    summary = json.loads((interrupted / "summary.json").read_text())
-    (interrupted / "summary.json").write_text(json.dumps({**summary, "reason": "interrupted"}))
-    assert pisces("reproduce", "speed", "-q", "--jobs", 1).code == 0
-    assert folders() == [killed, interrupted]
-    reasons = [json.loads((run / "summary.json").read_text())["reason"] for run in folders()]
-    assert "interrupted" not in reasons
-
-
-def test_a_damaged_run_is_made_again_and_the_others_are_kept(done: Path, pisces: Pisces) -> None:
-    (done / "results.json").unlink()
-    (damaged, sound), before = folders(), made_at()
-    (damaged / "events.jsonl").write_text("x\ny\n")
-    assert pisces("reproduce", "speed", "-q", "--jobs", 1).code == 0
-    assert folders() == [damaged, sound]
-    assert (made_at()[0] > before[0], made_at()[1]) == (True, before[1])
 
 
 def test_what_lacks_its_data_is_skipped(done: Path, pisces: Pisces) -> None:
@@ -265,13 +110,6 @@ def test_a_wrong_setting_is_refused_before_anything_starts(study: Path, pisces: 
     assert not Path("runs").exists()
 
 
-def test_what_is_refused_loses_no_records(done: Path, pisces: Pisces) -> None:
-    before = (done / "results.json").read_bytes()
-    change(done, 'protocol = "fedavg"', 'protocol = "fedavg"\nset = ["data.size=100000"]')
-    assert pisces("reproduce", "speed", "-q").code == 2
-    assert (done / "results.json").read_bytes() == before
-
-
 def test_two_do_not_work_in_one_folder(study: Path, pisces: Pisces) -> None:
     with at_work(Path("runs/reproduce")):
         ran = pisces("reproduce", "speed", "-q")
@@ -317,6 +155,8 @@ def test_the_time_left_follows_what_was_measured(done: Path, pisces: Pisces) -> 
         (("speed", "--case", "smal"), "did you mean 'small'?"),
         (("speed", "--folder", "nowhere"), "no studies in nowhere"),
         (("speed", "--seeds", "x"), "--seeds takes numbers"),
+        (("speed", "--seeds", "0"), "--seeds: must be 1 or more, not 0"),
+        (("speed", "--seeds", "2,0-1"), "--seeds: must be 1 or more, not 0"),
         (("speed", "--out", "small.toml"), "cannot make small.toml: File exists"),
         (("speed", "--smoke", "--out", "small.toml/a"), "cannot make small.toml/a: Not a dir"),
     ],

@@ -78,7 +78,7 @@ def reproduce(
     found = _found(folder)
     chosen = _chosen(studies or [], found)
     wish = _wish(
-        None if seeds is None else numbers(seeds),
+        None if seeds is None else _counted(seeds),
         names(case or ""),
         "cpu" if smoke and device == "auto" else device,
         smoke=smoke,
@@ -103,6 +103,17 @@ def reproduce(
         raise typer.Exit(1)
     if outcome.skipped and not any(work.records for work in works):
         raise MissingDataError("nothing could be run: get first what is missing")
+
+
+def _counted(text: str) -> list[int]:
+    """Seeds as they are counted: before the first there is none, or another study's."""
+    asked = numbers(text)
+    if min(asked) < 1:
+        raise ConfigError(
+            f"--seeds: must be 1 or more, not {min(asked)}: 1 is a study's first_seed, whichever "
+            "that is, and 1-5 are its first five"
+        )
+    return asked
 
 
 def _wish(seeds: Sequence[int] | None, cases: Sequence[str], device: str, *, smoke: bool) -> Wish:
