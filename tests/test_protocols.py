@@ -11,9 +11,9 @@ from worlds import NAN, update, view, weights
 from pisces import protocols
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
-from pisces.clients.learning import NothingLearnt
-from pisces.clients.reliability import LossOutliers
 from pisces.errors import ConfigError
+from pisces.judge.clusters import LossOutliers
+from pisces.judge.learning import NothingLearnt
 from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.pisces import Adaptive, Mode

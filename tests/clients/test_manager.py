@@ -14,8 +14,8 @@ import torch
 from worlds import weights
 
 from pisces.clients.checks import Limits
-from pisces.clients.learning import NothingLearnt
 from pisces.clients.manager import CROWD, NOT_RUNNING, ClientManager
+from pisces.judge.learning import NothingLearnt
 from pisces.policy import Judge, Verdict
 from pisces.seeds import generator
 from pisces.select.pisces import Guided

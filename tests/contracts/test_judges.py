@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from runs import implementations, through_json
 from worlds import update
 
-import pisces.clients
-from pisces.clients.learning import NothingLearnt
-from pisces.clients.reliability import LossOutliers
+import pisces.judge
+from pisces.judge.clusters import LossOutliers
+from pisces.judge.learning import NothingLearnt
 from pisces.policy import Judge, Verdict
 from pisces.types import Update
 
@@ -53,7 +53,7 @@ def outliers(judge: Judge, updates: Sequence[Update]) -> list[bool]:
 
 
 def test_every_judge_has_a_row() -> None:
-    found = implementations(pisces.clients, "judge")
+    found = implementations(pisces.judge, "judge")
     assert found == {type(make()) for make in JUDGES.values()}
 
 

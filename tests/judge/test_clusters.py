@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import DBSCAN
 from worlds import update
 
-from pisces.clients.reliability import LossOutliers, is_noise
+from pisces.judge.clusters import LossOutliers, is_noise
 from pisces.policy import Verdict
 from pisces.types import State
 
