@@ -19,17 +19,19 @@ def told(client: int, loss: float | None, left: float | None, version: int) -> U
     return update(client, version=version, loss=loss, loss_left=left)
 
 
-# Multiples of 1/4 make ties; enough of them stand apart to make it start anew.
-some_losses = st.integers(0, 12).map(lambda n: n / 4) | st.floats(-1.0, 3.0) | st.just(20.0)
-some_updates = st.lists(
-    st.builds(
-        told,
-        st.integers(0, 11),
-        st.none() | some_losses,
-        st.none() | some_losses,
-        st.sampled_from([0, 1, 7]),
-    ),
-    max_size=60,
+# Losses near 2, of which much or nothing is left: enough to be judged, and to start anew.
+usual_updates = st.builds(
+    told,
+    st.integers(0, 7),
+    st.sampled_from([1.75, 2.0, 2.25]),
+    st.sampled_from([0.0, 0.25, 0.75, 1.6, 1.8]),
+    st.sampled_from([0, 1]),
+)
+# Multiples of 1/4 make ties; some are not told, or absurd.
+losses = st.none() | st.integers(0, 12).map(lambda n: n / 4) | st.floats(-1.0, 3.0) | st.just(20.0)
+odd_updates = st.builds(told, st.integers(0, 11), losses, losses, st.sampled_from([0, 1, 7]))
+some_updates = st.lists(usual_updates, min_size=15, max_size=60) | st.lists(
+    usual_updates | odd_updates, max_size=60
 )
 
 

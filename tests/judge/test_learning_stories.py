@@ -71,9 +71,9 @@ def doubted_until_anew(order: Sequence[int], num_clients: int) -> list[int]:
     # Six clients, four at a time: the fourth that is doubted is more than half of them.
     [
         ([0, 1, 2, 3, 4, 5] * 10, [0, 1, 2, 3]),
-        # Client 0 is three times as fast as the others.
+        # Client 0 is three times as fast as the others;
         ([0, 0, 0, 1, 2, 3] * 10, [0, 0, 0, 1, 2, 3]),
-        # One of the slow ones is not heard of for long.
+        # here 0, 1 and 2 are.
         ([0, 1, 2] * 3 + [3, 4, 5] + [0, 1, 2] * 9, [0, 1, 2] * 3 + [3]),
     ],
 )
