@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "select": {"policy", "clients.view"},  # never each other
     "pace": {"policy", "clients.view"},
     "aggregate": {"policy", "clients.view"},
+    "judge": {"policy"},
     "clients": {"policy", "saving"},
     "execute": {"saving", "train.base"},
     "train": {"data", "models"},

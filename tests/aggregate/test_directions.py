@@ -156,13 +156,13 @@ def test_agreement_is_averaged_over_the_last_updates() -> None:
         (towards((1, 0), (0, 1)), 0.375),
         (towards(*[(1, 0)] * 5), 1.0),
     ):
-        recent.add(weights([0.0, 0.0]), updates)
+        recent.add(updates)
         assert recent.agreement == pytest.approx(value)
 
 
 def version(recent: Directions, at: float, ends: Sequence[float], new: float) -> float:
     """Updates from `at` to `ends` make the version `new`; how far they turn back by then."""
-    recent.add(weights([at]), between(*[((at,), (end,)) for end in ends]))
+    recent.add(between(*[((at,), (end,)) for end in ends]))
     recent.moved(weights([new]), len(ends))
     return recent.turning_back
 
@@ -215,7 +215,7 @@ def test_both_go_on_from_saved_state() -> None:
         ends = rng.normal(size=(1 + k % 3, 3)).tolist()
         new = weights(ends[0])
         for recent in (first,) if k < 6 else (first, second):
-            recent.add(at, between(*[(tuple(at.flat.tolist()), tuple(end)) for end in ends]))
+            recent.add(between(*[(tuple(at.flat.tolist()), tuple(end)) for end in ends]))
             recent.moved(new, len(ends))
         at = new
         if k == 5:

@@ -36,17 +36,11 @@ class RunningAverage:
         self._num_seen = 0
         self.value: torch.Tensor | None = None  # none: nothing yet to average
 
-    def start(self, version: torch.Tensor) -> None:
-        """Whatever comes is averaged with this one."""
-        if self.value is None:
-            self.value = version.clone()
-
     def add(self, version: torch.Tensor, num_updates: int) -> torch.Tensor:
         """The average with one more version, made of so many updates."""
-        self.start(version)
-        assert self.value is not None
-        share = num_updates / min(self._horizon, num_updates + self._num_seen / 2)
-        self.value = torch.lerp(self.value, version, min(1.0, share))
+        share = min(1.0, num_updates / min(self._horizon, num_updates + self._num_seen / 2))
+        before = version if self.value is None else self.value
+        self.value = torch.lerp(before, version, share)
         self._num_seen += num_updates
         return self.value
 
@@ -75,7 +69,6 @@ class Averaged(Aggregator):
         made = self._inner.combine(weights, updates, view, rng)
         if not bool(made.weights.flat.isfinite().all()):  # nobody will take it: forget it, too
             return made
-        self._average.start(weights.flat)
         average = self._average.add(made.weights.flat, len(updates))
         return replace(made, published=Weights(average, weights.layout))
 

@@ -4,8 +4,9 @@
     turning_back = sum <d_i, b_i> / sqrt(sum <d_i, d_i> * sum <b_i, b_i>),    b_i = lately - base_i
 
 with `lately` the average over the versions of the last 2 `memory` updates (`average.py`). Of both,
-1 is the most: all the same, or straight back. 0 is nothing in common; who goes on in the direction
-the model has taken turns back by less than 0.
+1 is the most: all the same, or straight back. 0 is nothing in common. Who goes on in the direction
+the model has taken turns back by less than 0, unless its base is older than `lately`: then to go on
+is to follow, and counts as turning back, as at the start of a run or from very stale clients.
 
 The trained parameters count, not buffers. A version of few updates says little, so both are
 averaged over the last `memory` updates or so.
@@ -36,17 +37,13 @@ class Directions:
         self._lately = RunningAverage(2 * memory)
         self.agreement = self.turning_back = 0.0
 
-    def add(self, weights: Weights, updates: Sequence[Update]) -> None:
-        """The updates of one more version, which is made out of these weights."""
-        self._lately.start(_parameters(weights))
-        assert self._lately.value is not None
+    def add(self, updates: Sequence[Update]) -> None:
+        """The updates of one more version."""
         share = min(1.0, len(updates) / self._memory)
-        found = agreement(updates)
-        if found is not None:
-            self.agreement += (found - self.agreement) * share
-        found = turning_back(updates, self._lately.value)
-        if found is not None:
-            self.turning_back += (found - self.turning_back) * share
+        self.agreement = _nearer(self.agreement, agreement(updates), share)
+        if self._lately.value is not None:
+            found = turning_back(updates, self._lately.value)
+            self.turning_back = _nearer(self.turning_back, found, share)
 
     def moved(self, weights: Weights, num_updates: int) -> None:
         """The new version's weights, made of so many updates."""
@@ -91,9 +88,13 @@ def turning_back(updates: Sequence[Update], lately: torch.Tensor) -> float | Non
         step, way = _step(update), lately - _parameters(update.base)
         both, squares, ways = both + step.dot(way), squares + step.dot(step), ways + way.dot(way)
     most = sqrt(float(squares)) * sqrt(float(ways))
-    if not (most > 0 and isfinite(most) and isfinite(float(both))):
+    if not (most > 0 and isfinite(most)):
         return None
     return float(both) / most
+
+
+def _nearer(value: float, found: float | None, share: float) -> float:
+    return value if found is None else value + (found - value) * share
 
 
 def _step(update: Update) -> torch.Tensor:

@@ -66,7 +66,7 @@ class MeasuredMean(Aggregator):
         """The mean, as long as it may be."""
         if self._given_full_share is not None:
             return moved(weights, updates, self.coefficients(updates, view), "base")
-        self._directions.add(weights, updates)
+        self._directions.add(updates)
         made = moved(weights, updates, self.coefficients(updates, view), "base")
         self._directions.moved(made.weights, len(updates))
         return made

@@ -13,15 +13,15 @@ left to others:
 
 Each is taken over the last 2 C clients, who have one say each, however often they report. The
 second keeps still until most clients do learn: when the model is new, hardly anybody does.
-Guessing costs everybody alike. Where more than one in ten of the losses of version 0 (of fewer than
-ten: more than one) is further than half their median from it, the first model knows something
-already, or losses are of different scales: then nobody is judged.
+Guessing costs everybody alike. Where more than one in ten (rounded up) of the losses of version 0
+is further than half their median from it, the first model knows something already, or losses are
+of different scales: then nobody is judged.
 
 A doubted update stays out of the model and costs its client a credit, as in the paper (Jiang et
 al., "Pisces", SoCC 2022, section 4.2); one that is believed gives a credit back. A doubted loss
 does not tell how much there is to learn from a client, so in selection it counts as the median of
-those believed. Should most of these clients be doubted, it is training itself that has changed:
-what was believed is forgotten, and judging starts anew.
+those believed. Should most of the clients judged lately be doubted, it is training itself that has
+changed: what was believed is forgotten, and judging starts anew.
 
 It does not see labels that are wrong in a way which can be learnt (every 1 called a 7), nor wrong
 ones where local training is long enough to learn them by heart. Clients that do not tell what is
