@@ -15,6 +15,7 @@ CORE = (
     "select/",
     "pace/",
     "aggregate/",
+    "judge/",
     "execute/virtual.py",
 )
 

@@ -28,6 +28,7 @@ from runs import (
     task,
 )
 
+from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
 from pisces.clients.view import View
 from pisces.coordinator import EVALUATION_POLL_S
@@ -703,6 +704,23 @@ def test_a_model_that_would_not_be_finite_is_not_made() -> None:
     assert "the model would not be finite" in reasons
     assert of_kind(lines, "aggregated") == []
     assert run.coordinator.weights.flat.equal(START.flat)
+
+
+def test_what_an_aggregator_made_of_a_model_that_is_not_finite_is_undone() -> None:
+    # The first version would be (3e38 - -3e38) x 10; the second is made of ones alone.
+    def respond(asked: Task, now: float) -> list[Event]:
+        size = (3e38 if asked.client else -3e38) if asked.id < 2 else 1.0
+        sent = Weights(torch.full_like(START.flat, size), START.layout)
+        return [Arrived(now + 1.0, asked.id, asked.client, sent, Report(NUM_EXAMPLES, 1.0, 1.0))]
+
+    average = Averaged(DiscountedMean(server_rate=10.0), horizon=4.0)
+    world = replace(PAIR, stop=Stop(versions=1))
+    executor = FakeExecutor(joins(2), respond)
+    run = assemble(replace(fedavg(2), aggregator=average), world, executor=executor)
+    lines = run.run()
+    assert len(of_kind(lines, "dropped")) == 2
+    assert average.state().values["num_seen"] == 2
+    assert bool(average.state().arrays["average"].isfinite().all())
 
 
 def test_what_is_published_is_evaluated_and_handed_out_but_not_trained_from() -> None:

@@ -140,12 +140,14 @@ class Coordinator:
 
     def _aggregate(self) -> None:
         view = self._view()
+        remembered = self._aggregator.state()
         combination = self._aggregator.combine(self.weights, view.buffer, view, self._aggregate_rng)
-        if not self._manager.is_sound(combination.weights):
+        published = combination.published or combination.weights
+        if not all(map(self._manager.is_sound, (combination.weights, published))):
+            self._aggregator.restore(remembered)
             self._drop_buffer("the model would not be finite")
             return
-        self.weights = combination.weights
-        self.published = combination.published or combination.weights
+        self.weights, self.published = combination.weights, published
         done = self._manager.advance(view.now, combination.coefficients)
         self._recorder.record(done)
         log.info(
@@ -163,10 +165,14 @@ class Coordinator:
         )
 
     def _release(self) -> None:
-        if not self._executor.capabilities.cancels:
+        can = self._executor.capabilities
+        if not (can.cancels or can.pulls):
             return
         for release in self._pacer.release(self._view()):
-            self._call_off(release.task_id, f"called off: {release.reason}")
+            if release.pull and can.pulls:
+                self._executor.pull(release.task_id)
+            elif can.cancels and not release.pull:
+                self._call_off(release.task_id, f"called off: {release.reason}")
 
     def _select(self) -> None:
         view = self._view()

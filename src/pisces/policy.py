@@ -31,10 +31,14 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A running task that nobody waits for any more."""
+    """A running task that nobody waits for any more.
+
+    `pull`: it is not called off, but asked for what there is.
+    """
 
     task_id: int
     reason: str
+    pull: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +82,7 @@ class Pacer(Stateful, Protocol):
         return True
 
     def release(self, view: View) -> Sequence[Release]:
-        """Whose running task is not wanted any more?"""
+        """Whose running task is not wanted any more, or wanted as far as it is?"""
         return ()
 
     @property
@@ -91,9 +95,18 @@ class Pacer(Stateful, Protocol):
         """Would one silent client stop it for ever, unless its task expires?"""
         return False
 
+    @property
+    def needs_pull(self) -> bool:
+        """Does it count on running tasks being handed in as far as they are?"""
+        return False
+
 
 class Aggregator(Stateful, Protocol):
-    """How are updates combined?"""
+    """How are updates combined?
+
+    Should the new weights not be finite, nobody takes them, and what `combine` remembered is undone
+    by restoring the state of before: so it makes new tensors and changes none that its state holds.
+    """
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator

@@ -85,10 +85,3 @@ def test_the_average_is_published_and_training_goes_on_from_the_version_itself()
     assert published(made) == pytest.approx(8.0)
     assert made.weights.flat.tolist() == [9.0]
     assert made.coefficients == (0.5, 0.5)
-
-
-def test_a_version_that_is_not_finite_leaves_no_trace() -> None:
-    rule = Averaged(DiscountedMean(), horizon=2.0)
-    combine(rule, 0.0, 4.0)
-    assert combine(rule, 4.0, float("inf")).published is None
-    assert published(combine(rule, 4.0, 10.0)) == pytest.approx(8.0)  # as if it had never been

@@ -11,13 +11,21 @@ from hypothesis import strategies as st
 from runs import through_json
 from worlds import update, weights
 
-from pisces.aggregate.directions import Directions, agreement, turning_back
+from pisces.aggregate.directions import Directions, directions
 from pisces.errors import ConfigError
 from pisces.seeds import generator
 from pisces.types import Update
 
 Vector = tuple[float, ...]
 ORIGIN = torch.zeros(2)
+
+
+def agreement(updates: Sequence[Update]) -> float | None:
+    return directions(updates, None)[0]
+
+
+def turning_back(updates: Sequence[Update], lately: torch.Tensor) -> float | None:
+    return directions(updates, lately)[1]
 
 
 def towards(*vectors: Vector, num_buffers: int = 0) -> list[Update]:
@@ -196,14 +204,6 @@ def test_what_overflows_is_forgotten() -> None:
     assert (recent.agreement, recent.turning_back) == (0.0, 0.0)
     assert version(recent, 3.0, [2, 2], new=2.0) == pytest.approx(1.0)
     assert recent.agreement == pytest.approx(1.0)
-
-
-def test_a_version_that_is_not_finite_leaves_no_trace() -> None:
-    recent, other = Directions(memory=2), Directions(memory=2)
-    for one in (recent, other):
-        version(one, 0.0, [3, 3], new=3.0)
-    recent.moved(weights([float("inf")]), 2)
-    assert version(recent, 4.0, [3], new=3.0) == version(other, 4.0, [3], new=3.0) == 0.5
 
 
 def test_both_go_on_from_saved_state() -> None:

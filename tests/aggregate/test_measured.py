@@ -74,6 +74,13 @@ def test_whoever_declares_very_much_does_not_stop_the_others() -> None:
     assert made.coefficients == pytest.approx((1 / 102,))
 
 
+def test_whoever_declares_very_much_is_not_all_that_counts() -> None:
+    # Of 100, 100 and 100 000 000 the last counts as 10 000: 100 of 10 200 are left to each other.
+    updates = arrived((100, 0), (100_000_000, 0), (100, 0))
+    made = combine(MeasuredMean(full_share=1.0), updates)
+    assert made.coefficients == pytest.approx((1 / 102, 100 / 102, 1 / 102))
+
+
 def test_with_nobody_else_at_work_every_step_is_full() -> None:
     made = combine(MeasuredMean(full_share=1.0), arrived((100, 0)))
     assert made.coefficients == (1.0,)

@@ -67,8 +67,6 @@ class Averaged(Aggregator):
     ) -> Combination:
         """The inner aggregator's version, and the average with it."""
         made = self._inner.combine(weights, updates, view, rng)
-        if not bool(made.weights.flat.isfinite().all()):  # nobody will take it: forget it, too
-            return made
         average = self._average.add(made.weights.flat, len(updates))
         return replace(made, published=Weights(average, weights.layout))
 

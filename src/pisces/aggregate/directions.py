@@ -40,16 +40,13 @@ class Directions:
     def add(self, updates: Sequence[Update]) -> None:
         """The updates of one more version."""
         share = min(1.0, len(updates) / self._memory)
-        self.agreement = _nearer(self.agreement, agreement(updates), share)
-        if self._lately.value is not None:
-            found = turning_back(updates, self._lately.value)
-            self.turning_back = _nearer(self.turning_back, found, share)
+        agree, turn = directions(updates, self._lately.value)
+        self.agreement = _nearer(self.agreement, agree, share)
+        self.turning_back = _nearer(self.turning_back, turn, share)
 
     def moved(self, weights: Weights, num_updates: int) -> None:
         """The new version's weights, made of so many updates."""
-        new = _parameters(weights)
-        if bool(new.isfinite().all()):  # nobody will take it otherwise
-            self._lately.add(new, num_updates)
+        self._lately.add(_parameters(weights), num_updates)
 
     def state(self) -> State:
         """Both so far, and where the model was lately."""
@@ -64,41 +61,36 @@ class Directions:
         self._lately.restore(state.part("lately"))
 
 
-def agreement(updates: Sequence[Update]) -> float | None:
-    """See the module's formula; none of fewer than two, or where nobody moved."""
-    num = len(updates)
-    if num < 2:
-        return None
-    steps = (_step(update) for update in updates)
-    together = next(steps)
-    squares = together.dot(together)
-    for step in steps:
-        squares += step.dot(step)
+def directions(
+    updates: Sequence[Update], lately: torch.Tensor | None
+) -> tuple[float | None, float | None]:
+    """Agreement and turning back; see the module's formulas.
+
+    None where nobody moved; agreement of fewer than two; turning back where the model has not
+    moved yet.
+    """
+    together = torch.zeros_like(_parameters(updates[0].base))
+    squares = back = ways = torch.zeros((), device=together.device)
+    for update in updates:  # one after the other: all steps at once would be as many models
+        base = _parameters(update.base)
+        step = _parameters(update.weights) - base
         together += step
-    alone, all_pairs = float(squares), float(together.dot(together))
-    if not (alone > 0 and isfinite(alone) and isfinite(all_pairs)):  # squares may overflow
-        return None
-    return (all_pairs - alone) / ((num - 1) * alone)
+        squares = squares + step.dot(step)
+        if lately is not None:
+            way = lately - base
+            back, ways = back + step.dot(way), ways + way.dot(way)
+    alone = float(squares)
+    pairs = float(together.dot(together)) - alone
+    return _ratio(pairs, (len(updates) - 1) * alone), _ratio(float(back), sqrt(alone * float(ways)))
 
 
-def turning_back(updates: Sequence[Update], lately: torch.Tensor) -> float | None:
-    """See the module's formula; none where nobody moved, or the model has not."""
-    both = squares = ways = torch.zeros((), device=lately.device)
-    for update in updates:
-        step, way = _step(update), lately - _parameters(update.base)
-        both, squares, ways = both + step.dot(way), squares + step.dot(step), ways + way.dot(way)
-    most = sqrt(float(squares)) * sqrt(float(ways))
-    if not (most > 0 and isfinite(most)):
-        return None
-    return float(both) / most
+def _ratio(part: float, whole: float) -> float | None:
+    """None where there is nothing to compare, or squares were too large for their kind of float."""
+    return part / whole if whole > 0 and isfinite(part) and isfinite(whole) else None
 
 
 def _nearer(value: float, found: float | None, share: float) -> float:
     return value if found is None else value + (found - value) * share
-
-
-def _step(update: Update) -> torch.Tensor:
-    return _parameters(update.weights) - _parameters(update.base)
 
 
 def _parameters(weights: Weights) -> torch.Tensor:

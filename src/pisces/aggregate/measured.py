@@ -40,7 +40,7 @@ from pisces.types import State, Update, Weights
 TURNING_BACK = 0.1  # where the model goes too far ...
 AGREEMENT = 0.6  # ... or everybody does the same
 LEAST_SHARE = 0.5  # of the samples at work to make a full step
-MOST_TIMES_USUAL = 100  # or a silent client that declares samples without number stops everybody
+MOST_TIMES_USUAL = 100  # or whoever declares samples without number is all that counts
 
 
 class MeasuredMean(Aggregator):
@@ -73,12 +73,12 @@ class MeasuredMean(Aggregator):
 
     def coefficients(self, updates: Sequence[Update], view: View) -> Floats:
         """c_i of every update."""
-        arrived = np.array([u.report.num_examples for u in updates], np.float64)
-        running = view.clients.num_examples[view.running.clients].astype(np.float64)
+        told = [u.report.num_examples for u in updates]
+        at_work = np.concatenate([told, view.clients.num_examples[view.running.clients]])
+        at_work = np.minimum(at_work, MOST_TIMES_USUAL * np.median(at_work))
+        arrived = at_work[: len(updates)]
         shares = arrived * discounts(updates, view, self._staleness_penalty)
-        most = MOST_TIMES_USUAL * np.median(np.concatenate([arrived, running]))
-        full = self._full_share * (arrived.sum() + np.minimum(running, most).sum())
-        length = arrived.sum() / max(arrived.sum(), full)
+        length = arrived.sum() / max(arrived.sum(), self._full_share * at_work.sum())
         return np.asarray(length * shares / shares.sum(), np.float64)
 
     @property
