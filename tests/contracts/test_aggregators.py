@@ -15,9 +15,15 @@ from runs import implementations, through_json
 from worlds import update, view, weights
 
 import pisces.aggregate
+from pisces.aggregate.asofed import AsoFed
 from pisces.aggregate.average import Averaged
+from pisces.aggregate.ca2fl import Calibrated
+from pisces.aggregate.fedasync import Mixing
+from pisces.aggregate.hysync import Hybrid
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
+from pisces.aggregate.staleness import Discount
+from pisces.aggregate.teafed import MixedMean
 from pisces.policy import Aggregator, Combination
 from pisces.seeds import generator
 from pisces.types import Update
@@ -35,6 +41,14 @@ AGGREGATORS: dict[str, Callable[[], Aggregator]] = {
     "averaged mean": lambda: Averaged(DiscountedMean(reference="base"), horizon=4.0),
     "averaged measured mean, as Pisces": lambda: Averaged(MeasuredMean(), horizon=4.0),
     "mean, half a step": lambda: DiscountedMean(reference="base", server_rate=0.5),
+    "mixing, as FedAsync": Mixing,
+    "mixing, a hinge": lambda: Mixing(0.9, Discount("hinge", hinge_start=2.0)),
+    "mixed mean, as TEA-Fed": MixedMean,
+    "hybrid, as HySync": lambda: Hybrid(2),
+    "calibrated, as CA2FL": Calibrated,
+    "calibrated, half a step": lambda: Calibrated(server_rate=0.5),
+    "averaged, calibrated": lambda: Averaged(Calibrated(), horizon=4.0),
+    "last models, as ASO-Fed": AsoFed,
 }
 
 every_aggregator = pytest.mark.parametrize("name", AGGREGATORS)
