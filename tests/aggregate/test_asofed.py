@@ -68,15 +68,6 @@ def test_buffers_mix_against_the_current_model() -> None:
     assert made.weights.flat.tolist() == [5.0, 11.0]
 
 
-def test_a_version_that_is_not_finite_leaves_no_trace() -> None:
-    rule = AsoFed()
-    combine(rule, weights([0.0]), trained(2, 8.0))
-    combine(rule, weights([4.0]), trained(2, float("inf")), trained(1, 9.0))
-    assert sorted(rule.state().arrays) == ["client/2"]
-    made = combine(rule, weights([4.0]), trained(2, 10.0, start=4.0))
-    assert made.weights.flat.tolist() == [5.0]  # against 8
-
-
 # --- weighing features ----------------------------------------------------------------------------
 
 

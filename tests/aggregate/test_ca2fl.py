@@ -117,15 +117,6 @@ def test_the_sum_is_that_of_everybodys_last() -> None:
     assert torch.allclose(kept["sum"], torch.stack(last).sum(0), atol=1e-4)
 
 
-def test_a_version_that_is_not_finite_leaves_no_trace() -> None:
-    rule, other = Calibrated(), Calibrated()
-    for one in (rule, other):
-        combine(one, [0.0], [step(0, 4.0)])
-    combine(rule, [0.0], [step(0, float("inf")), step(1, 1.0)])
-    made, expected = (combine(one, [0.0], [step(0, 2.0), step(1, 1.0)]) for one in (rule, other))
-    assert torch.equal(made.weights.flat, expected.weights.flat)
-
-
 def test_what_was_handed_over_is_not_changed() -> None:
     rule = Calibrated()
     combine(rule, [0.0], [step(0, 4.0), step(1, 8.0)])

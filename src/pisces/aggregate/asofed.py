@@ -62,10 +62,8 @@ class AsoFed(Aggregator):
         made = moved(weights, [self._against_last(u) for u in updates], shares, "base")
         if self._weigh_features:
             made = replace(made, weights=with_weighed_features(made.weights))
-        if bool(made.weights.flat.isfinite().all()):  # nobody will take it otherwise: forget it
-            for update in updates:
-                # A copy: what an update holds may be a row of many clients' results.
-                self._last.put(update.client, update.weights.flat.clone())
+        for update in updates:  # copies: what an update holds may be a row of many's results
+            self._last.put(update.client, update.weights.flat.clone())
         return made
 
     def _against_last(self, update: Update) -> Update:

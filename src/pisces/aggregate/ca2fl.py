@@ -64,8 +64,7 @@ class Calibrated(Aggregator):
         start = self._calibrated(weights, updates, num_clients)
         shares = np.full(len(updates), 1 / len(updates))
         made = moved(start, updates, shares, "base", self._server_rate)
-        # Nobody will take it if it is not finite: forget it, too.
-        if self._remember and bool(made.weights.flat.isfinite().all()):
+        if self._remember:
             self._note(updates)
         return made
 
