@@ -21,6 +21,7 @@ from results import parser, plainly, save, warn_if_busy
 
 from pisces import build, config, simulation
 from pisces.machine import num_cores
+from pisces.parts import Simulation
 from pisces.record.summary import time_to_target
 from pisces.train.base import Outcome, Trainer
 from pisces.types import Entry, Evaluated, Task
@@ -61,7 +62,7 @@ class TimedTrainer(Trainer):
 
 
 @dataclass(frozen=True, eq=False)
-class TimedSimulation(build.Simulation):
+class TimedSimulation(Simulation):
     """A simulation whose trainer, whichever it is, is counted."""
 
     training: Training = field(default_factory=Training)
@@ -70,7 +71,7 @@ class TimedSimulation(build.Simulation):
         return TimedTrainer(super().trainer(device), self.training)
 
     @classmethod
-    def of(cls, parts: build.Simulation) -> TimedSimulation:
+    def of(cls, parts: Simulation) -> TimedSimulation:
         return cls(**{part.name: getattr(parts, part.name) for part in fields(parts)})
 
 

@@ -17,7 +17,7 @@ import torch
 from hypothesis import strategies as st
 from worlds import weights
 
-from pisces.build import PROTOCOLS, Simulation, simulation, wire
+from pisces.build import PROTOCOLS, simulation, wire
 from pisces.clients.manager import ClientManager
 from pisces.config import parse
 from pisces.coordinator import Coordinator
@@ -27,6 +27,7 @@ from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
 from pisces.execute.latency import PerClient
 from pisces.execute.virtual import VirtualExecutor
+from pisces.parts import Simulation
 from pisces.policy import Policies
 from pisces.record.lines import Line, Memory, encode
 from pisces.stop import Stop
@@ -40,10 +41,16 @@ NUM_EXAMPLES = 10
 
 
 def task(
-    id: int, client: int, *, version: int = 0, deadline_s: float | None = None, seed: int = 0
+    id: int,
+    client: int,
+    *,
+    version: int = 0,
+    deadline_s: float | None = None,
+    seed: int = 0,
+    plan: Plan = Plan(),  # noqa: B008 (frozen)
 ) -> Task:
     """A task from the first weights."""
-    return Task(id, client, version, START, Plan(), seed, deadline_s)
+    return Task(id, client, version, START, plan, seed, deadline_s)
 
 
 def outcome(task: Task, odd_every: int | None = None) -> Outcome:
@@ -53,7 +60,8 @@ def outcome(task: Task, odd_every: int | None = None) -> Outcome:
     left = loss / 4
     if odd_every is not None and task.seed % odd_every == 0:
         loss = left = 5.0 + task.seed % 40
-    report = Report(NUM_EXAMPLES, loss, 1.1 * loss, num_steps=1, loss_left=left)
+    num_steps = 1 if task.plan.max_steps is None else task.plan.max_steps
+    report = Report(NUM_EXAMPLES, loss, 1.1 * loss, num_steps=num_steps, loss_left=left)
     return Outcome(task.id, Weights(task.weights.flat + step, task.weights.layout), report)
 
 

@@ -16,8 +16,8 @@ import safetensors.torch
 import torch
 from worlds import view
 
-from pisces import build
-from pisces.build import Simulation, resolved, settings_of, simulation, wire
+from pisces import build, parts
+from pisces.build import resolved, settings_of, simulation, wire
 from pisces.config import Config, check, parse
 from pisces.errors import ConfigError, DataError, MissingDataError, PiscesError
 from pisces.evaluate import Schedule
@@ -27,6 +27,7 @@ from pisces.execute.latency import ComputeAndNetwork
 from pisces.models.flat import flatten
 from pisces.models.mlp import mlp
 from pisces.pace.fedbuff import Buffered
+from pisces.parts import Simulation
 from pisces.record.lines import Memory
 from pisces.stop import Stop
 from pisces.train.base import Recipe
@@ -195,7 +196,7 @@ def test_who_trained_is_said() -> None:
 def test_where_processes_cannot_be_forked_there_is_a_pool_only_if_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(build, "can_fork", lambda: False)
+    monkeypatch.setattr(parts, "can_fork", lambda: False)
     cpu = torch.device("cpu")
     assert built("train.workers=2")._backend(cpu) == "sequential"
     assert built("train.workers=2", "train.backend=pool")._backend(cpu) == "pool"
@@ -224,7 +225,7 @@ def test_a_backend_that_cannot_do_it_is_refused(settings: tuple[str, ...], why: 
 
 
 def test_a_pool_is_not_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "device_of", torch.device)
+    monkeypatch.setattr(parts, "device_of", torch.device)
     with pytest.raises(ConfigError, match=r"train\.backend: a pool trains on the CPU, not on cuda"):
         built("train.backend=pool", "train.device=cuda")
 

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aggregate": {"policy", "clients.view"},
     "judge": {"policy"},
     "clients": {"policy", "saving"},
-    "execute": {"saving", "train.base"},
+    "execute": {"saving", "train.base", "train.shuffle"},  # how many steps a plan has
     "train": {"data", "models"},
     "data": set(),
     "models": set(),
@@ -46,6 +46,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coordinator": {
         *("policy", "saving", "stop", "evaluate", "record.lines"),
         *("clients.manager", "clients.view", "execute.base"),
+    },
+    "settings": {"config", "explain"},
+    "parts": {
+        *(
+            "config",
+            "explain",
+            "machine",
+            "policy",
+            "stop",
+            "evaluate",
+            "objective",
+            "data",
+            "execute",
+        ),
+        *("data", "execute", "train", "clients.checks"),
     },
     "build": {"*"},
     "simulation": {"*"},

@@ -13,6 +13,7 @@ import task
 
 import pisces
 from pisces import build, config, simulation
+from pisces.parts import Simulation
 from pisces.types import Aggregated, Entry, Plan, Started
 
 
@@ -51,7 +52,7 @@ def settings(args: argparse.Namespace) -> config.Config:
     return prepare.settings(changes)
 
 
-def without_training(parts: build.Simulation, num_clients: int) -> build.Simulation:
+def without_training(parts: Simulation, num_clients: int) -> Simulation:
     """Everything but the steps, for any number of clients."""
     rows = tuple(parts.data.rows[c % 200][:1] for c in range(num_clients))
     return replace(

@@ -30,6 +30,7 @@ from pisces.execute.failures import Failures
 from pisces.execute.latency import Latency, PerClient, zipf
 from pisces.machine import software
 from pisces.models.flat import load_flat, state_dict_of
+from pisces.parts import Simulation
 from pisces.policy import Policies
 from pisces.record.lines import Line, Memory, Recorder, Tee
 from pisces.record.reader import Run
@@ -119,7 +120,7 @@ def simulate(
             f"concurrency: must be from 1 to the number of clients, {data.num_clients}, not "
             f"{concurrency}"
         )
-    simulation = build.Simulation(
+    simulation = Simulation(
         policies=copy.deepcopy(build.named_policies(protocol, concurrency, settings or {})),
         model=copy.deepcopy(model),
         data=data,
@@ -148,7 +149,7 @@ def simulate(
 
 
 def run(
-    simulation: build.Simulation,
+    simulation: Simulation,
     *,
     protocol: str,
     out: str | Path | None = None,
@@ -204,7 +205,7 @@ def _on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _summary(simulation: build.Simulation, protocol: str, tally: Tally) -> dict[str, Any]:
+def _summary(simulation: Simulation, protocol: str, tally: Tally) -> dict[str, Any]:
     stop = simulation.stop
     reached = None if stop.target is None else tally.time_to_target(stop.target, stop.metric)
     return {

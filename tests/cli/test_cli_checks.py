@@ -13,6 +13,7 @@ from pisces import build
 from pisces.cli.checks import Checked, check
 from pisces.config import Config
 from pisces.errors import ConfigError, MissingPackageError
+from pisces.parts import Simulation
 from pisces.study.runs import Wish
 from pisces.study.work import Place, open_study
 
@@ -135,7 +136,7 @@ def test_a_world_is_built_once(look: Look, monkeypatch: pytest.MonkeyPatch) -> N
     built: list[Any] = []
     simulation = build.simulation
 
-    def counted(config: Config) -> build.Simulation:
+    def counted(config: Config) -> Simulation:
         built.append(config.data.dataset)
         return simulation(config)
 
