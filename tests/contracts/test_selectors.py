@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import fields
@@ -17,8 +18,12 @@ import pisces.select
 from pisces.clients.view import View
 from pisces.policy import Selector
 from pisces.seeds import generator
+from pisces.select.autofl import QLearning
+from pisces.select.fedar import Trusting
+from pisces.select.fedcs import Fitting
 from pisces.select.oort import Oort
 from pisces.select.pisces import Guided
+from pisces.select.tifl import Tiers
 from pisces.select.uniform import Uniform
 
 SELECTORS: dict[str, Callable[[], Selector]] = {
@@ -29,8 +34,17 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
     "oort": Oort,
     "oort, slots one at a time": lambda: Oort(exploration_draw="binomial"),
     "oort, with a blacklist": lambda: Oort(max_picks=2),
+    "tifl": Tiers,
+    "tifl, few profiled, few credits": lambda: Tiers(
+        every=1, credits_per_tier=1, profile_share=0.3
+    ),
+    "fedcs": Fitting,
+    "fedcs, little time": lambda: Fitting(deadline_s=20.0, sequential_upload_s=1.0),
+    "autofl": QLearning,
+    "fedar": lambda: Trusting(timeout_s=60.0),
+    "fedar, whoever it is": lambda: Trusting(timeout_s=60.0, min_trust=-math.inf),
 }
-MAY_LEAVE_SLOTS_FREE = {"oort, with a blacklist"}
+MAY_LEAVE_SLOTS_FREE = {"oort, with a blacklist", "fedcs, little time", "fedar"}
 
 every_selector = pytest.mark.parametrize("name", SELECTORS)
 views = st.builds(random_view, st.integers(0, 10**6), st.integers(1, 30))
