@@ -1,136 +1,40 @@
-"""Named protocols, each one composition of who, when, how (and whom to trust).
-
-The keyword parameters are the protocol's settings; in a config file they stand in the table
-`[protocols.NAME]`. `concurrency` (C) is how many clients may run at once.
-"""
+"""Pisces: as it is, to the letter of its paper, in its authors' form, and without each part."""
 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from pisces.aggregate.average import Averaged
-from pisces.aggregate.mean import DiscountedMean, Reference, Share
+from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
 from pisces.errors import ConfigError
 from pisces.judge.clusters import LossOutliers
 from pisces.judge.learning import NothingLearnt
-from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
-from pisces.pace.pisces import Adaptive, Mode
+from pisces.pace.pisces import Adaptive
 from pisces.pace.remaining import Remaining
 from pisces.policy import Aggregator, Judge, Pacer, Policies
-from pisces.select.oort import Oort
+from pisces.protocols.buffered import goal_of
+from pisces.protocols.words import (
+    Bound,
+    BufferSize,
+    Drop,
+    Guard,
+    Pace,
+    Penalty,
+    Probability,
+    SelectionPenalty,
+    Unseen,
+    WeightPenalty,
+    Window,
+)
 from pisces.select.pisces import Guided
 from pisces.select.uniform import Uniform
-
-OverSelection = Annotated[
-    float | None, Field(ge=1, description="start C, use the first C / this; none: wait for all")
-]
-RoundDeadline = Annotated[
-    float | None, Field(gt=0, description="aggregate what arrived this long after a round's start")
-]
-BufferSize = Annotated[
-    int | None, Field(ge=1, description="updates per aggregation (K); none: 20 % of C")
-]
-Penalty = Annotated[
-    float, Field(ge=0, le=10, description="exponent of the staleness discount (beta)")
-]
-SelectionPenalty = Annotated[
-    float, Field(ge=0, le=10, description="exponent of the staleness discount in selection (beta)")
-]
-WeightPenalty = Annotated[
-    float, Field(ge=0, le=10, description="exponent of the staleness discount in the model")
-]
-ServerRate = Annotated[float, Field(gt=0, le=1e6, description="server learning rate")]
-Against = Annotated[
-    Reference, Field(description="measure an update against the current model or its base version")
-]
-ShareBy = Annotated[Share, Field(description="an update's share: by its samples, or equal")]
-Probability = Annotated[float, Field(ge=0, le=1)]
-Bound = Annotated[
-    int | None, Field(ge=1, le=1_000_000, description="stalest update wanted (b); none: C")
-]
-Pace = Annotated[
-    Literal["remaining", Mode],
-    Field(
-        description="remaining: what is left of b over the time left; paper: latency / b; "
-        "elapsed: or time running / b; strict: a hard bound"
-    ),
-]
-Unseen = Annotated[
-    float, Field(ge=0, description="latency of a client not seen yet; 0: the slowest seen")
-]
-Window = Annotated[int, Field(ge=0, le=1000, description="versions that count as similar")]
-Guard = Annotated[
-    Literal["learning", "clusters"],
-    Field(
-        description="learning: whoever learns nothing from its own data is dropped and loses a "
-        "credit; clusters: losses in no cluster cost one, as in the paper"
-    ),
-]
-Drop = Annotated[bool, Field(description="keep updates of outliers out of the model too")]
-
-
-def fedavg(
-    concurrency: int,
-    *,
-    over_selection: OverSelection = None,
-    round_deadline_s: RoundDeadline = None,
-) -> Policies:
-    """FedAvg (McMahan et al., AISTATS 2017): a random cohort, wait for it, average by samples."""
-    enough = None if over_selection is None else _first(concurrency, over_selection)
-    return Policies(
-        selector=Uniform(),
-        pacer=Rounds(concurrency, enough=enough, deadline_s=round_deadline_s),
-        aggregator=DiscountedMean(),
-    )
-
-
-def oort(
-    concurrency: int,
-    *,
-    straggler_penalty: Annotated[
-        float, Field(ge=0, description="exponent of the slow clients' penalty (alpha)")
-    ] = 2.0,
-    over_selection: OverSelection = None,
-    round_deadline_s: RoundDeadline = None,
-) -> Policies:
-    """Oort (Lai et al., OSDI 2021): loss utility, penalised by slowness; rounds as in FedAvg."""
-    rounds = fedavg(concurrency, over_selection=over_selection, round_deadline_s=round_deadline_s)
-    return replace(rounds, selector=Oort(straggler_penalty=straggler_penalty))
-
-
-def fedbuff(
-    concurrency: int,
-    *,
-    buffer_size: BufferSize = None,
-    staleness_penalty: Penalty = 0.5,
-    server_rate: ServerRate = 1.0,
-    reference: Against = "base",
-    share: ShareBy = "equal",
-    max_staleness: Annotated[int | None, Field(ge=0, description="drop staler updates")] = None,
-) -> Policies:
-    """FedBuff (Nguyen et al., AISTATS 2022): random clients, aggregate every K updates.
-
-    With `reference = "current"` and `share = "samples"` it takes the mixing form that the Pisces
-    authors compared with; its own rule is the stronger baseline.
-    """
-    return Policies(
-        selector=Uniform(),
-        pacer=Buffered(concurrency, _goal(buffer_size, concurrency), max_staleness=max_staleness),
-        aggregator=DiscountedMean(
-            share=share,
-            staleness_penalty=staleness_penalty,
-            reference=reference,
-            server_rate=server_rate,
-        ),
-    )
 
 
 def pisces(
@@ -273,7 +177,7 @@ def pisces_without_adaptive_pace(
     concurrency: int, *, buffer_size: BufferSize = None, **settings: Any
 ) -> Policies:
     """Pisces "w/o adp.": aggregates every K updates, as FedBuff does."""
-    pacer = Buffered(concurrency, _goal(buffer_size, concurrency))
+    pacer = Buffered(concurrency, goal_of(buffer_size, concurrency))
     return replace(pisces(concurrency, **settings), pacer=pacer)
 
 
@@ -281,13 +185,3 @@ def pisces_without_adaptive_pace(
 def pisces_without_guard(concurrency: int, **settings: Any) -> Policies:
     """Pisces "w/o rob.": losses are not judged."""
     return replace(pisces(concurrency, **settings), judge=None)
-
-
-def _first(concurrency: int, over_selection: float) -> int:
-    """How many of an over-selected cohort are used: C / over_selection, rounded down."""
-    return max(1, math.floor(concurrency / over_selection + 1e-9))  # 13 / 1.3 is 9.999...
-
-
-def _goal(buffer_size: int | None, concurrency: int) -> int:
-    """FedBuff's K: as given, or 20 % of the concurrency as in the Pisces paper."""
-    return max(1, round(0.2 * concurrency)) if buffer_size is None else buffer_size

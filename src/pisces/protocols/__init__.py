@@ -1,0 +1,18 @@
+"""Named protocols, each one composition of who, when, how (and whom to trust).
+
+The keyword parameters are the protocol's settings; in a config file they stand in the table
+`[protocols.NAME]`. `concurrency` (C) is how many clients may run at once.
+"""
+
+from __future__ import annotations
+
+from pisces.protocols.buffered import fedbuff as fedbuff
+from pisces.protocols.pisces import pisces as pisces
+from pisces.protocols.pisces import pisces_artifact as pisces_artifact
+from pisces.protocols.pisces import pisces_paper as pisces_paper
+from pisces.protocols.pisces import pisces_without_adaptive_pace as pisces_without_adaptive_pace
+from pisces.protocols.pisces import pisces_without_guard as pisces_without_guard
+from pisces.protocols.pisces import pisces_without_selection as pisces_without_selection
+from pisces.protocols.pisces import pisces_without_staleness as pisces_without_staleness
+from pisces.protocols.synchronous import fedavg as fedavg
+from pisces.protocols.synchronous import oort as oort

@@ -1,0 +1,57 @@
+"""The words protocols are set with: types, bounds and descriptions, each said once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pisces.aggregate.mean import Reference, Share
+from pisces.pace.pisces import Mode
+
+OverSelection = Annotated[
+    float | None, Field(ge=1, description="start C, use the first C / this; none: wait for all")
+]
+RoundDeadline = Annotated[
+    float | None, Field(gt=0, description="aggregate what arrived this long after a round's start")
+]
+BufferSize = Annotated[
+    int | None, Field(ge=1, description="updates per aggregation (K); none: 20 % of C")
+]
+Penalty = Annotated[
+    float, Field(ge=0, le=10, description="exponent of the staleness discount (beta)")
+]
+SelectionPenalty = Annotated[
+    float, Field(ge=0, le=10, description="exponent of the staleness discount in selection (beta)")
+]
+WeightPenalty = Annotated[
+    float, Field(ge=0, le=10, description="exponent of the staleness discount in the model")
+]
+ServerRate = Annotated[float, Field(gt=0, le=1e6, description="server learning rate")]
+Against = Annotated[
+    Reference, Field(description="measure an update against the current model or its base version")
+]
+ShareBy = Annotated[Share, Field(description="an update's share: by its samples, or equal")]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Bound = Annotated[
+    int | None, Field(ge=1, le=1_000_000, description="stalest update wanted (b); none: C")
+]
+Pace = Annotated[
+    Literal["remaining", Mode],
+    Field(
+        description="remaining: what is left of b over the time left; paper: latency / b; "
+        "elapsed: or time running / b; strict: a hard bound"
+    ),
+]
+Unseen = Annotated[
+    float, Field(ge=0, description="latency of a client not seen yet; 0: the slowest seen")
+]
+Window = Annotated[int, Field(ge=0, le=1000, description="versions that count as similar")]
+Guard = Annotated[
+    Literal["learning", "clusters"],
+    Field(
+        description="learning: whoever learns nothing from its own data is dropped and loses a "
+        "credit; clusters: losses in no cluster cost one, as in the paper"
+    ),
+]
+Drop = Annotated[bool, Field(description="keep updates of outliers out of the model too")]
