@@ -1,7 +1,8 @@
 """What holds of every executor: add yours to the table and it is held to all of it.
 
 A row is a function that makes an executor over three clients, there from the start, which need
-1, 2 and 2 seconds for every task and then answer it.
+1, 2 and 2 seconds for every task and then answer it. Pulled before that, they hand in what they
+would have answered.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pisces.execute
 from pisces.execute.base import Capabilities, Executor
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.virtual import VirtualExecutor
-from pisces.types import Arrived, Event, Joined, Task
+from pisces.types import Arrived, Event, Joined, Plan, Task
 
 LATENCIES = (1.0, 2.0, 2.0)
 
@@ -26,9 +27,14 @@ def answer(task: Task, now: float) -> Iterable[Event]:
     yield Arrived(now + LATENCIES[task.client], task.id, task.client, done.weights, done.report)
 
 
+def hand_in(task: Task, now: float) -> Iterable[Event]:
+    done = outcome(task)
+    yield Arrived(now, task.id, task.client, done.weights, done.report)
+
+
 def fake() -> FakeExecutor:
     joins = [Joined(0.0, client, NUM_EXAMPLES) for client in range(3)]
-    return FakeExecutor(joins, answer, Capabilities())
+    return FakeExecutor(joins, answer, Capabilities(pulls=True), hand_in=hand_in)
 
 
 EXECUTORS: dict[str, Callable[[], Executor]] = {
@@ -157,6 +163,17 @@ def test_what_ended_can_be_cancelled_in_vain(name: str) -> None:
     executor.wait(math.inf)
     executor.cancel(0)
     assert executor.quiet
+
+
+@every_executor
+def test_a_pulled_task_arrives_at_once(name: str) -> None:
+    # Ten samples in batches of one: after 1.5 of 2 s something is done.
+    executor = opened(name)
+    executor.submit(task(0, 1, plan=Plan(batch_size=1)))
+    executor.wait(1.5)
+    executor.pull(0)
+    assert not executor.quiet
+    assert arrivals(executor.wait(math.inf)) == [(1.5, 0)]
 
 
 @every_executor

@@ -63,6 +63,29 @@ def test_remembers_what_was_asked_of_it() -> None:
     assert executor.cancelled == [3]
 
 
+def test_hands_in_what_there_is_as_told() -> None:
+    executor = FakeExecutor(
+        [Joined(1.0, 0, 10)],
+        crash,
+        hand_in=lambda task, now: [Left(now, task.client, "gave up", task.id)],
+    )
+    executor.wait(math.inf)
+    executor.submit(task(7, 0))
+    executor.pull(7)
+    executor.pull(8)  # never sent: noted, no more
+    assert executor.pulled == [7, 8]
+    assert executor.wait(math.inf) == [Left(1.0, 0, "gave up", 7)]
+    assert len(executor.wait(math.inf)) == 1  # what was planned before comes as well
+
+
+def test_asked_for_what_there_is_it_may_stay_silent() -> None:
+    executor = FakeExecutor()
+    executor.submit(task(0, 0))
+    executor.pull(0)
+    assert executor.pulled == [0]
+    assert executor.quiet
+
+
 def test_a_wish_to_cancel_may_cross_with_the_answer() -> None:
     executor = FakeExecutor(respond=crash)
     executor.submit(task(0, 0))
@@ -81,6 +104,6 @@ def test_an_overdue_event_comes_at_once_and_time_does_not_run_backwards() -> Non
 
 
 def test_can_do_what_it_is_said_to() -> None:
-    assert FakeExecutor().capabilities == Capabilities(cancels=True)
+    assert FakeExecutor().capabilities == Capabilities(cancels=True, pulls=True)
     network = Capabilities(real_time=True)
     assert FakeExecutor(capabilities=network).capabilities == network

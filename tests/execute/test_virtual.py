@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import NUM_EXAMPLES, START, NoopTrainer, Sessions, World, any_world, task, through_json
+from torch import nn
 
+from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
 from pisces.execute.failures import Failures, Fate, Kind
 from pisces.execute.latency import PerClient
 from pisces.execute.virtual import VirtualExecutor
-from pisces.types import Arrived, Event, Failed, Joined, Left, Task
+from pisces.models.flat import flatten
+from pisces.train.base import Outcome
+from pisces.train.sequential import SequentialTrainer
+from pisces.types import Arrived, Event, Failed, Joined, Left, Plan, Task
 
 
 @dataclass(frozen=True)
@@ -300,6 +306,150 @@ def test_quiet_while_only_news_of_ended_tasks_is_planned() -> None:
     assert executor.quiet
 
 
+# --- asked for what there is ----------------------------------------------------------------------
+
+TEN_STEPS = Plan(batch_size=1)  # of a client with ten samples
+
+
+class Steps(NoopTrainer):
+    """Remembers the most steps each task was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.max_steps: list[tuple[int, int | None]] = []
+
+    def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        self.max_steps += [(task.id, task.plan.max_steps) for task in tasks]
+        return super().train(tasks)
+
+
+def test_a_pulled_task_arrives_at_once_with_the_steps_done_by_now() -> None:
+    # 20 s for ten steps: 3.5 of them in 7 s, of which 3 are done.
+    trainer = Steps()
+    executor = opened(World(latencies=[20.0]), trainer)
+    executor.submit(task(0, 0, plan=TEN_STEPS))
+    executor.wait(7.0)
+    executor.pull(0)
+    assert executor.now == 7.0
+    assert told(rest(executor)) == [("arrived", 7.0, 0, 0)]
+    assert trainer.max_steps == [(0, 3)]
+    executor.submit(task(1, 0, plan=TEN_STEPS))  # as ever: 20 s
+    assert told(rest(executor)) == [("arrived", 27.0, 0, 1)]
+
+
+def test_the_fewer_steps_a_plan_has_the_fewer_are_done() -> None:
+    # Two epochs of batches of four make 6 steps, of which 4 are wanted: 3 in 15 of 20 s.
+    trainer = Steps()
+    executor = opened(World(latencies=[20.0]), trainer)
+    executor.submit(task(0, 0, plan=Plan(epochs=2, batch_size=4, max_steps=4)))
+    executor.wait(15.0)
+    executor.pull(0)
+    rest(executor)
+    assert trainer.max_steps == [(0, 3)]
+
+
+def test_what_was_trained_already_is_trained_anew() -> None:
+    trainer = Steps()
+    executor = opened(World(latencies=[20.0, 1.0]), trainer)
+    for client in range(2):
+        executor.submit(task(client, client, plan=TEN_STEPS))
+    executor.wait(math.inf)  # client 1 arrives at 1: both are trained
+    executor.wait(10.0)
+    executor.pull(0)
+    assert told(rest(executor)) == [("arrived", 10.0, 0, 0)]
+    assert trainer.max_steps == [(0, None), (1, None), (0, 5)]
+
+
+def test_with_less_than_one_step_done_it_goes_on() -> None:
+    trainer = Steps()
+    executor = opened(World(latencies=[20.0]), trainer)
+    executor.submit(task(0, 0, plan=TEN_STEPS))
+    executor.wait(1.9)
+    executor.pull(0)
+    assert told(executor.wait(math.inf)) == [("arrived", 20.0, 0, 0)]
+    assert trainer.max_steps == [(0, None)]
+
+
+def test_pulled_twice_it_arrives_once_and_is_cut_once() -> None:
+    trainer = Steps()
+    executor = opened(World(latencies=[20.0]), trainer)
+    executor.submit(task(0, 0, plan=TEN_STEPS))
+    executor.wait(10.0)
+    executor.pull(0)
+    executor.pull(0)
+    assert told(rest(executor)) == [("arrived", 10.0, 0, 0)]
+    executor.pull(0)  # the server may not have heard of its end yet
+    assert executor.quiet
+    assert trainer.max_steps == [(0, 5)]
+
+
+@pytest.mark.parametrize("kind", ["crash", "dropout", "vanish"])
+def test_trouble_planned_for_later_does_not_happen(kind: Kind) -> None:
+    # In trouble at 5, were it not pulled at 4; its next task is its own trouble, at 4 + 5.
+    executor = doomed(kind, return_after_s=3.0)
+    executor.submit(task(0, 0, deadline_s=30.0, plan=TEN_STEPS))
+    executor.wait(4.0)
+    executor.pull(0)
+    assert told(executor.wait(math.inf)) == [("arrived", 4.0, 0, 0)]
+    executor.submit(task(1, 0, deadline_s=30.0, plan=TEN_STEPS))
+    first = executor.wait(math.inf)
+    assert [e.at for e in first] == [12.0 if kind == "vanish" else 9.0]
+    assert all(getattr(e, "task_id", 1) == 1 for e in (*first, *rest(executor)))
+
+
+def test_who_fell_silent_cannot_be_asked() -> None:
+    executor = doomed("vanish")  # at 5
+    executor.submit(task(0, 0, deadline_s=20.0, plan=TEN_STEPS))
+    executor.wait(5.0)
+    executor.pull(0)
+    assert told(rest(executor)) == [("left", 20.0, 0, 0)]
+
+
+def test_who_was_silent_before_has_nothing_to_hand_in() -> None:
+    executor = doomed("vanish")
+    executor.submit(task(0, 0))
+    executor.wait(6.0)
+    executor.cancel(0)
+    executor.submit(task(1, 0, deadline_s=20.0, plan=TEN_STEPS))
+    executor.wait(14.0)
+    executor.pull(1)
+    assert told(rest(executor)) == [("left", 26.0, 0, 1)]
+
+
+def test_who_would_miss_its_deadline_can_be_asked_before_it() -> None:
+    executor = opened(World(latencies=[20.0]))
+    executor.submit(task(0, 0, deadline_s=8.0, plan=TEN_STEPS))
+    executor.wait(6.0)
+    executor.pull(0)
+    assert told(rest(executor)) == [("arrived", 6.0, 0, 0)]  # and neither leaves nor comes back
+
+
+def test_the_steps_handed_in_are_the_first_of_all_steps() -> None:
+    # Trained for real: asked for after 3.5 of 8 steps, the model is that of a plan of 3.
+    generator = torch.Generator().manual_seed(0)
+    pair = torch.randn(6, 2, generator=generator), torch.randn(6, 1, generator=generator)
+    data, model = FederatedData.from_clients([pair], pair), nn.Linear(2, 1)
+    start, latency = flatten(model), PerClient([8.0])
+
+    def trained(max_steps: int | None, pull_at: float) -> Arrived:
+        trainer = SequentialTrainer(model, data, lambda out, y: (out - y).square().squeeze(1))
+        executor = VirtualExecutor(trainer, data.num_examples, latency, layout=start.layout)
+        executor.wait(0.0)
+        plan = Plan(epochs=4, batch_size=3, learning_rate=0.1, max_steps=max_steps)
+        executor.submit(Task(0, 0, 0, start, plan, seed=5))
+        executor.wait(pull_at)
+        executor.pull(0)
+        [event] = executor.wait(math.inf)
+        assert isinstance(event, Arrived)
+        return event
+
+    pulled, short = trained(None, 3.5), trained(3, 0.0)
+    assert (pulled.at, short.at) == (3.5, 8.0)
+    assert pulled.weights.flat.equal(short.weights.flat)
+    assert pulled.report == short.report
+    assert pulled.report.num_steps == 3
+
+
 # --- the rest -------------------------------------------------------------------------------------
 
 
@@ -310,14 +460,20 @@ def test_closing_closes_the_trainer() -> None:
 
 
 def drive(executor: VirtualExecutor, num_steps: int, next_id: int) -> list[Event]:
-    """Give everybody who is free a task, wait, and again; returns what happened."""
+    """Give everybody who is free a task, wait, and again; returns what happened.
+
+    One task in three is asked for what there is, as long as it runs.
+    """
     happened: list[Event] = []
     for _ in range(num_steps):
         events = executor.wait(executor.now + 2.0)
         for event in events:
             if not isinstance(event, Left):
-                executor.submit(task(next_id, event.client, deadline_s=8.0, seed=next_id))
+                asked = task(next_id, event.client, deadline_s=8.0, seed=next_id, plan=TEN_STEPS)
+                executor.submit(asked)
                 next_id += 1
+        for task_id in range(0, next_id, 3):
+            executor.pull(task_id)
         happened += events
     return happened
 

@@ -188,6 +188,8 @@ class Recording(Executor):
     def __init__(self, inner: Executor) -> None:
         self.inner = inner
         self.events: list[Event] = []
+        self.pulled: dict[int, float] = {}  # task -> when it was asked for what there is
+        self.handed_in: dict[int, Event] = {}  # and what came of it
         self.quiets: list[bool] = []
 
     @property
@@ -208,11 +210,20 @@ class Recording(Executor):
 
     def wait(self, until: float) -> list[Event]:
         events = self.inner.wait(until)
-        self.events += events
+        for event in events:
+            task_id = getattr(event, "task_id", None)
+            if task_id in self.pulled and self.pulled[task_id] == event.at:
+                self.handed_in[task_id] = event
+            else:
+                self.events.append(event)
         return events
 
     def cancel(self, task_id: int) -> None:
         self.inner.cancel(task_id)
+
+    def pull(self, task_id: int) -> None:
+        self.pulled[task_id] = self.now
+        self.inner.pull(task_id)
 
 
 class Replay(FakeExecutor):
@@ -220,8 +231,13 @@ class Replay(FakeExecutor):
 
     def __init__(self, recording: Recording) -> None:
         real_time = replace(recording.capabilities, real_time=True)
-        super().__init__(recording.events, capabilities=real_time)
+        super().__init__(recording.events, capabilities=real_time, hand_in=self.again)
+        self.handed_in = recording.handed_in
         self.quiets = iter(recording.quiets)
+
+    def again(self, task: Task, now: float) -> list[Event]:
+        event = self.handed_in.get(task.id)
+        return [event] if event is not None and event.at == now else []
 
     @property
     def quiet(self) -> bool:

@@ -14,6 +14,7 @@ class Capabilities:
 
     real_time: bool = False  # time passes by itself: nothing may block the loop
     cancels: bool = False  # a running task can be called off
+    pulls: bool = False  # a running task can be asked for what there is
     num_clients: int | None = None  # how many there will ever be, where that is known
 
 
@@ -46,6 +47,14 @@ class Executor(Stateful, Protocol):
     def cancel(self, task_id: int) -> None:
         """Call a running task off: no event of it will come, its client is free at once."""
         ...
+
+    def pull(self, task_id: int) -> None:
+        """Ask for what there is: the task ends at once, with the steps done by now.
+
+        Its `Arrived` comes with the next `wait`, at this instant. Nothing happens where less than
+        one step is done, or where nobody can be asked: it ended, or its client fell silent.
+        """
+        return
 
     def close(self) -> None:
         """Give back whatever is held."""

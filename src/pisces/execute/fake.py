@@ -15,9 +15,10 @@ Respond = Callable[[Task, float], Iterable[Event]]
 class FakeExecutor(Executor):
     """Plays `script`, and whatever `respond(task, now)` plans when a task is submitted.
 
+    `hand_in(task, now)` does the same when a task is pulled; what was planned for it stays planned.
     It keeps no rules but one, that time never runs backwards: events may repeat, contradict each
-    other or concern tasks never sent, which is what it is for. `submitted` and `cancelled` say what
-    was asked of it.
+    other or concern tasks never sent, which is what it is for. `submitted`, `cancelled` and
+    `pulled` say what was asked of it.
     """
 
     def __init__(
@@ -25,11 +26,15 @@ class FakeExecutor(Executor):
         script: Iterable[Event] = (),
         respond: Respond | None = None,
         capabilities: Capabilities | None = None,
+        *,
+        hand_in: Respond | None = None,
     ) -> None:
         self.submitted: list[Task] = []
         self.cancelled: list[int] = []
+        self.pulled: list[int] = []
         self._respond = respond
-        self._capabilities = capabilities or Capabilities(cancels=True)
+        self._hand_in = hand_in
+        self._capabilities = capabilities or Capabilities(cancels=True, pulls=True)
         self._now = 0.0
         self._heap: list[tuple[float, int, Event]] = []
         self._num_planned = 0
@@ -74,6 +79,14 @@ class FakeExecutor(Executor):
     def cancel(self, task_id: int) -> None:
         """Note the wish."""
         self.cancelled.append(task_id)
+
+    def pull(self, task_id: int) -> None:
+        """Note the wish and plan what is handed in."""
+        self.pulled.append(task_id)
+        if self._hand_in is not None:
+            for task in self.submitted:
+                if task.id == task_id:
+                    self._plan(self._hand_in(task, self._now))
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import IntEnum
 from itertools import islice
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from pisces.execute.failures import Failures
 from pisces.execute.latency import Latency
 from pisces.saving import load_task, save_task
 from pisces.train.base import Outcome, Trainer
+from pisces.train.shuffle import num_steps
 from pisces.types import (
     Arrived,
     Event,
@@ -79,7 +80,7 @@ class VirtualExecutor(Executor):
         self._layout = layout
         self._availability = availability or Always()
         self._failures = failures or Failures()
-        self._capabilities = Capabilities(cancels=True, num_clients=len(num_examples))
+        self._capabilities = Capabilities(cancels=True, pulls=True, num_clients=len(num_examples))
         self._now = 0.0
         # First sessions are planned first: at one instant they go before what is in the heap.
         self._comings = Comings(self._availability.first_sessions(len(num_examples)))
@@ -93,6 +94,8 @@ class VirtualExecutor(Executor):
         self._silent: dict[int, tuple[int, float]] = {}
         self._running: dict[int, Task] = {}
         self._task_of: dict[int, int] = {}  # client -> its running task
+        # task -> when it began and how long all of it takes; not of tasks that cannot be pulled
+        self._spans: dict[int, tuple[float, float]] = {}
         self._untrained: dict[int, Task] = {}  # tasks that will finish, not trained yet
         self._results: dict[int, Outcome] = {}
         self._sessions: dict[int, Iterator[tuple[float, float]]] = {}
@@ -105,7 +108,7 @@ class VirtualExecutor(Executor):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Virtual time can call tasks off."""
+        """Virtual time can call tasks off, and ask them for what there is."""
         return self._capabilities
 
     @property
@@ -127,6 +130,8 @@ class VirtualExecutor(Executor):
         kind = _Kind.FINISH if fate is None else _FATES[fate.kind]
         if task.client in self._silent:
             kind = None
+        else:
+            self._spans[task.id] = (self._now, latency_s)
         ends_at = self._now + latency_s * (1.0 if fate is None else fate.fraction)
         self._plan_end(task, kind, ends_at)
 
@@ -147,15 +152,37 @@ class VirtualExecutor(Executor):
         """Call a task off, unless it has ended already."""
         if task_id not in self._running:
             return
-        client = self._running[task_id].client
-        silent_in, silent_at = self._silent.get(client, (None, 0.0))
-        if silent_in == task_id and silent_at > self._now:
-            del self._silent[client]  # it was called off before that
+        if self._now < self._falls_silent_at(task_id) < math.inf:
+            del self._silent[self._running[task_id].client]  # it was called off before that
         self._end(task_id)
+
+    def pull(self, task_id: int) -> None:
+        """Cut the task's plan to the steps done by now, which are in proportion to its latency.
+
+        What is planned for it later does not happen: it will have ended.
+        """
+        if task_id not in self._spans or self._falls_silent_at(task_id) <= self._now:
+            return
+        task, (began_at, latency_s) = self._running[task_id], self._spans[task_id]
+        in_all, _ = num_steps(int(self._num_examples[task.client]), task.plan)
+        done = min(in_all, math.floor(in_all * (self._now - began_at) / latency_s))
+        if done < 1:
+            return
+        del self._spans[task_id]  # it is pulled once
+        self._silent.pop(task.client, None)
+        self._results.pop(task_id, None)
+        cut = replace(task, plan=replace(task.plan, max_steps=done))
+        self._running[task_id] = self._untrained[task_id] = cut
+        self._plan(self._now, _Kind.FINISH, task.client, task_id)
 
     def close(self) -> None:
         """Close the trainer."""
         self._trainer.close()
+
+    def _falls_silent_at(self, task_id: int) -> float:
+        """When the task's client falls silent in it; infinity: never."""
+        silent_in, at = self._silent.get(self._running[task_id].client, (None, 0.0))
+        return at if silent_in == task_id else math.inf
 
     # --- planning ---------------------------------------------------------------------------------
 
@@ -287,6 +314,7 @@ class VirtualExecutor(Executor):
     def _end(self, task_id: int) -> None:
         task = self._running.pop(task_id)
         del self._task_of[task.client]
+        self._spans.pop(task_id, None)
         self._untrained.pop(task_id, None)
         self._results.pop(task_id, None)
 
@@ -310,6 +338,7 @@ class VirtualExecutor(Executor):
             "silent": [[client, list(fall)] for client, fall in sorted(self._silent.items())],
             "away": [list(pair) for pair in sorted(self._away.items())],
             "running": [save_task(task, state) for task in self._running.values()],
+            "spans": [[task_id, list(span)] for task_id, span in self._spans.items()],
             "untrained": list(self._untrained),
             "results": {str(i): asdict(o.report) for i, o in self._results.items()},
         }
@@ -332,6 +361,7 @@ class VirtualExecutor(Executor):
         tasks = [load_task(task, state, self._layout) for task in values["running"]]
         self._running = {task.id: task for task in tasks}
         self._task_of = {task.client: task.id for task in tasks}
+        self._spans = {task_id: (at, seconds) for task_id, (at, seconds) in values["spans"]}
         self._untrained = {i: self._running[i] for i in values["untrained"]}
         self._results = {
             int(i): Outcome(
