@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -88,9 +88,10 @@ class Tiers(Selector):
         free = view.is_selectable.copy()
         free[picked] = False
         clients = np.flatnonzero(free)
-        tier = self._draw(np.bincount(tiers[clients], minlength=self.num_tiers), rng)
+        theirs = tiers[clients]
+        tier = self._draw(np.bincount(theirs, minlength=self.num_tiers), rng)
         self._num_drawn[tier] += 1
-        members = [clients[tiers[clients] == t] for t in self._starting_with(tier)]
+        members = (clients[theirs == t] for t in self._starting_with(tier))
         return _first_of(members, slots, rng)
 
     def _starting_with(self, tier: int) -> list[int]:
@@ -139,7 +140,7 @@ class Tiers(Selector):
         self._num_drawn = list(state.values["num_drawn"])
 
 
-def _first_of(groups: Sequence[Ids], num: int, rng: np.random.Generator) -> Ids:
+def _first_of(groups: Iterable[Ids], num: int, rng: np.random.Generator) -> Ids:
     """`num` clients, drawn from the first group, and from the next only what that lacks."""
     taken = [np.empty(0, np.int64)]
     for group in groups:
@@ -147,4 +148,6 @@ def _first_of(groups: Sequence[Ids], num: int, rng: np.random.Generator) -> Ids:
         if take:
             taken.append(group[choose(take, len(group), rng)])
             num -= take
+        if num == 0:  # few tiers need be looked through
+            break
     return np.concatenate(taken)
