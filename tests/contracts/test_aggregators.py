@@ -18,10 +18,13 @@ import pisces.aggregate
 from pisces.aggregate.asofed import AsoFed
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.ca2fl import Calibrated
+from pisces.aggregate.clip import Clipped
 from pisces.aggregate.fedasync import Mixing
 from pisces.aggregate.hysync import Hybrid
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
+from pisces.aggregate.robust import Krum, Median, RobustMean, Trimmed
+from pisces.aggregate.server import Adam, AMSGrad, Momentum, Optimized, Yogi
 from pisces.aggregate.staleness import Discount
 from pisces.aggregate.teafed import MixedMean
 from pisces.policy import Aggregator, Combination
@@ -41,6 +44,17 @@ AGGREGATORS: dict[str, Callable[[], Aggregator]] = {
     "averaged mean": lambda: Averaged(DiscountedMean(reference="base"), horizon=4.0),
     "averaged measured mean, as Pisces": lambda: Averaged(MeasuredMean(), horizon=4.0),
     "mean, half a step": lambda: DiscountedMean(reference="base", server_rate=0.5),
+    "clipped mean": lambda: Clipped(DiscountedMean(reference="base"), norm=1.0),
+    "optimized mean, as FedAvgM": lambda: Optimized(DiscountedMean(), Momentum()),
+    "optimized mean, as FedAdam": lambda: Optimized(DiscountedMean(), Adam(0.5)),
+    "optimized mean, as FedYogi": lambda: Optimized(DiscountedMean(), Yogi(0.5)),
+    "optimized mean, as FADAS": lambda: Optimized(
+        DiscountedMean(share="equal", reference="base"), AMSGrad(0.5, patience=2)
+    ),
+    "median": lambda: RobustMean(Median(), staleness_penalty=0.5, reference="base"),
+    "trimmed mean": lambda: RobustMean(Trimmed(), share="equal", reference="base"),
+    "krum": lambda: RobustMean(Krum()),
+    "multi-krum": lambda: RobustMean(Krum(chosen=None), reference="base"),
     "mixing, as FedAsync": Mixing,
     "mixing, a hinge": lambda: Mixing(0.9, Discount("hinge", hinge_start=2.0)),
     "mixed mean, as TEA-Fed": MixedMean,

@@ -1,0 +1,79 @@
+"""Updates shortened to a length before any aggregator sees them: nobody moves the model far alone.
+
+    w_i <- base_i + (w_i - base_i) * min(1, norm / |w_i - base_i|)
+
+with the L2 norm of the trained parameters. Buffers stay as they are. (McMahan et al., "Learning
+Differentially Private Recurrent Language Models", ICLR 2018, "flat clipping"; as a defence: Sun et
+al., "Can You Really Backdoor Federated Learning?", 2019.)
+
+Differs from the papers:
+
+* No noise is added, so nothing is private by this alone.
+* An update is measured against the version its client started from. An inner aggregator that mixes
+  models into the current one (`reference = "current"`) moves it by more than `norm` where a stale
+  client's start is far away.
+* An update so long that its length is no float any more ends where it started.
+
+The length is given, not learned: the usual length falls as training goes on, but a limit that
+follows it (the median of recent lengths, say) always shortens half of the honest ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import isfinite
+
+import numpy as np
+import torch
+
+from pisces.clients.view import View
+from pisces.errors import ConfigError
+from pisces.policy import Aggregator, Combination
+from pisces.types import State, Update, Weights
+
+
+class Clipped(Aggregator):
+    """An inner aggregator of updates of length `norm` at most; see the module's formula.
+
+    Those that are too long are copied, so a full buffer may take twice its memory meanwhile.
+    """
+
+    def __init__(self, inner: Aggregator, *, norm: float) -> None:
+        if not (norm > 0 and isfinite(norm)):
+            raise ConfigError(f"updates are clipped to a norm above 0, not {norm}")
+        self._inner = inner
+        self._norm = norm
+
+    def combine(
+        self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
+    ) -> Combination:
+        """What the inner aggregator makes of the shortened updates."""
+        lengths = torch.stack([_length(update) for update in updates]).tolist()
+        shortened = [
+            update if length <= self._norm else _shortened(update, self._norm / length)
+            for update, length in zip(updates, lengths, strict=True)
+        ]
+        return self._inner.combine(weights, shortened, view, rng)
+
+    def state(self) -> State:
+        """The inner aggregator's."""
+        return self._inner.state()
+
+    def restore(self, state: State) -> None:
+        """Take it up."""
+        self._inner.restore(state)
+
+
+def _length(update: Update) -> torch.Tensor:
+    split = update.base.layout.num_parameters
+    length: torch.Tensor = (update.weights.flat[:split] - update.base.flat[:split]).norm()
+    return length
+
+
+def _shortened(update: Update, share: float) -> Update:
+    """The update gone only so much of its way."""
+    split = update.base.layout.num_parameters
+    base, flat = update.base.flat[:split], update.weights.flat.clone()
+    flat[:split] = torch.lerp(base, flat[:split], share) if share > 0 else base  # not 0 x inf
+    return replace(update, weights=Weights(flat, update.weights.layout))
