@@ -19,9 +19,9 @@ Differs from the papers:
 
 * The gradient is any aggregator's step, not only a plain mean's.
 * FedAvgM: no Nesterov's variant.
-* FADAS: beyond tau_c the paper takes min(rate, 1 / staleness), which leaves the rates of about
-  0.001 that it uses as they are; rate / staleness is the same at rate 1 and works at any. The
-  defaults of `AMSGrad` are remembered, not checked.
+* FADAS: beyond tau_c the paper takes min(rate, 1 / staleness), up to constants, which leaves small
+  rates as they are; rate / staleness is the same at rate 1 and works at any. The defaults of
+  `AMSGrad` and that v starts at 0 are remembered, not checked.
 
 `Averaged` goes around an optimiser. Inside, it would average versions that never were.
 """
