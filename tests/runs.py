@@ -105,6 +105,7 @@ class World:
     tick_s: float = 0.0
     stop: Stop = field(default_factory=lambda: Stop(time_s=40.0))
     schedule: Schedule = field(default_factory=lambda: Schedule(every_versions=1))
+    plan: Plan = field(default_factory=Plan)
     credits: int = 5
     odd_every: int | None = None
     seed: int = 1
@@ -170,7 +171,7 @@ def assemble(
         evaluator=evaluator or Inline(measure),
         recorder=memory,
         weights=START,
-        plans=lambda _version: Plan(),
+        plans=lambda _version: world.plan,
         stop=world.stop,
         schedule=world.schedule,
         seed=world.seed,

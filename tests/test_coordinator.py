@@ -40,9 +40,11 @@ from pisces.execute.failures import Failures
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.virtual import VirtualExecutor
 from pisces.pace.fedbuff import Buffered
+from pisces.pace.port import Port
 from pisces.policy import Aggregator, Assignment, Combination, Policies, Selector
 from pisces.protocols import fedavg
 from pisces.record.lines import Line
+from pisces.select.uniform import Uniform
 from pisces.stop import Stop
 from pisces.train.base import Outcome
 from pisces.types import (
@@ -200,6 +202,23 @@ def test_where_nothing_can_be_called_off_late_updates_are_dropped() -> None:
     assert (dropped["at"], dropped["reason"]) == (9.0, "too late")
     assert executor.cancelled == []  # not even at the end
     assert_lawful(lines, 3)
+
+
+@pytest.mark.parametrize("pulls", [True, False])
+def test_a_task_is_pulled_where_it_can_be_and_never_called_off_instead(pulls: bool) -> None:
+    # Client 1 takes 9 s and is one version behind at 2, when client 0 has arrived twice.
+    answers = answer(lambda task: (1.0, 9.0)[task.client])
+    hand_in = answer(lambda _task: 0.0)
+    can = Capabilities(cancels=True, pulls=pulls)
+    executor = FakeExecutor(joins(2), answers, can, hand_in=hand_in)
+    port = Policies(Uniform(), Port(2, 1, bound=1), DiscountedMean(reference="base"))
+    lines = assemble(port, World(concurrency=2, stop=Stop(time_s=2.5)), executor=executor).run()
+    asked = [task.client for task in executor.submitted if task.id in executor.pulled]
+    assert asked == ([1] if pulls else [])
+    slow = [line["at"] for line in of_kind(lines, "arrived") if line["client"] == 1]
+    assert slow == ([2.0] if pulls else [])
+    reasons = {line["reason"] for line in of_kind(lines, "failed")}
+    assert reasons <= {"the run stopped"}
 
 
 def test_what_ends_with_the_run_has_an_end_in_the_log() -> None:

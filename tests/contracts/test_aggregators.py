@@ -23,6 +23,7 @@ from pisces.aggregate.fedasync import Mixing
 from pisces.aggregate.hysync import Hybrid
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
+from pisces.aggregate.port import SimilarityMean
 from pisces.aggregate.robust import Krum, Median, RobustMean, Trimmed
 from pisces.aggregate.server import Adam, AMSGrad, Momentum, Optimized, Yogi
 from pisces.aggregate.staleness import Discount
@@ -43,6 +44,8 @@ AGGREGATORS: dict[str, Callable[[], Aggregator]] = {
     ),
     "averaged mean": lambda: Averaged(DiscountedMean(reference="base"), horizon=4.0),
     "averaged measured mean, as Pisces": lambda: Averaged(MeasuredMean(), horizon=4.0),
+    "similarity mean": SimilarityMean,
+    "similarity mean, direction only": lambda: SimilarityMean(staleness_weight=0.0),
     "mean, half a step": lambda: DiscountedMean(reference="base", server_rate=0.5),
     "clipped mean": lambda: Clipped(DiscountedMean(reference="base"), norm=1.0),
     "optimized mean, as FedAvgM": lambda: Optimized(DiscountedMean(), Momentum()),

@@ -18,8 +18,11 @@ import pisces.pace
 from pisces.clients.view import View
 from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
+from pisces.pace.papaya import Papaya
 from pisces.pace.pisces import Adaptive
+from pisces.pace.port import Port
 from pisces.pace.remaining import Remaining
+from pisces.pace.timed import Timed
 from pisces.policy import Pacer
 
 C = 4  # concurrency
@@ -34,6 +37,11 @@ PACERS: dict[str, Callable[[], Pacer]] = {
     "adaptive, elapsed": lambda: Adaptive(C, 3, mode="elapsed", unseen_latency_s=5.0),
     "adaptive, elapsed, bound 1": lambda: Adaptive(C, 1, mode="elapsed"),
     "adaptive, strict": lambda: Adaptive(C, 3, mode="strict", unseen_latency_s=5.0),
+    "papaya": lambda: Papaya(C, 2),
+    "papaya, fresh and quick only": lambda: Papaya(C, 2, timeout_s=30.0, max_staleness=1),
+    "port": lambda: Port(C, 2, 3),
+    "port, bound 1": lambda: Port(C, 3, 1),
+    "timed": lambda: Timed(C, 7.5),
     "remaining": lambda: Remaining(C, 3),
     "remaining, bound 1": lambda: Remaining(C, 1),
 }
@@ -68,7 +76,7 @@ def answers(pacer: Pacer, seen: View) -> list[Any]:
         pacer.next_check(seen),
         list(pacer.release(seen)),
         [pacer.accepts(seen, u) for u in seen.buffer],
-        (pacer.min_clients, pacer.needs_deadline),
+        (pacer.min_clients, pacer.needs_deadline, pacer.needs_pull),
     ]
 
 
@@ -142,6 +150,7 @@ def test_releases_only_what_runs_and_says_why(name: str, seen: View) -> None:
     assert {r.task_id for r in released} <= set(seen.running.task_ids.tolist())
     assert len({r.task_id for r in released}) == len(released)
     assert all(type(r.task_id) is int and r.reason for r in released)
+    assert PACERS[name]().needs_pull or not any(r.pull for r in released)
 
 
 @every_pacer
@@ -175,5 +184,16 @@ def test_only_a_pacer_that_waits_for_the_slowest_needs_a_deadline() -> None:
         last_aggregated_at=50.0,
     )
     says_never = {n for n, make in PACERS.items() if not make().ready(stuck)}
-    assert says_never == {"adaptive, strict", "adaptive, elapsed, bound 1"}
+    strict = {"adaptive, strict", "adaptive, elapsed, bound 1", "port", "port, bound 1"}
+    assert says_never == strict
     assert {n for n, make in PACERS.items() if make().needs_deadline} == says_never
+
+
+def test_only_a_pacer_that_pulls_says_so() -> None:
+    assert {n for n, make in PACERS.items() if make().needs_pull} == {"port", "port, bound 1"}
+
+
+@given(seen=situations(), goal=st.integers(1, 4))
+def test_without_its_limits_papaya_decides_as_buffered(seen: View, goal: int) -> None:
+    papaya = Papaya(C, goal, timeout_s=None)
+    assert answers(papaya, seen) == answers(Buffered(C, goal), seen)
