@@ -97,8 +97,8 @@ def test_the_most_trusted_first_and_ties_drawn() -> None:
 
 
 def test_who_is_not_trusted_enough_is_not_picked() -> None:
-    careers, selector = Careers(2), Trusting(timeout_s=TIMEOUT_S, min_trust=20.0)
-    for _ in range(3):  # 48, 32, 16
+    careers, selector = Careers(2), Trusting(timeout_s=TIMEOUT_S, min_trust=32.0)
+    for _ in range(3):  # 48, 32, which is just enough, 16
         assert sorted(picked(selector, careers.view(), 2)) == [0, 1]
         careers.end(1, LOST)
     assert picked(selector, careers.view(), 2) == [0]

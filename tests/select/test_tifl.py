@@ -73,12 +73,12 @@ def test_tiers_are_as_likely_as_each_other_at_first_then_by_loss() -> None:
 
 
 def test_a_tier_that_told_no_loss_comes_first_and_the_distrusted_do_not_count() -> None:
-    # Means: 1; 2 (the 90 is of a client that is not trusted); untold.
-    world = six([1.0, 1.0, 2.0, 90.0, NAN, NAN], trusted=[True, True, True, False, True, True])
+    # Means: 3; 2 (the 90 is of a client that is not trusted); untold.
+    world = six([3.0, 3.0, 2.0, 90.0, NAN, NAN], trusted=[True, True, True, False, True, True])
     selector = Tiers(num_tiers=3, every=1)
     for seed in range(2):
         picked(selector, world, 1, seed)
-    assert selector.state().values["weights"] == [1, 2, 3]
+    assert selector.state().values["weights"] == [2, 1, 3]
 
 
 def test_credits_run_out_tier_by_tier() -> None:
