@@ -239,7 +239,8 @@ def test_bad_updates_count_as_failures_and_never_touch_the_model(name: str) -> N
     def fail(task: Task, at: float) -> Event:
         return Failed(at, task.client, "honestly", task.id)
 
-    patient = replace(LONG, credits=1000)
+    # Long enough for who learns to leave the liars alone, and asks them now and then only.
+    patient = replace(LONG, credits=1000, stop=Stop(time_s=600.0))
     lines, weights = run_with(name, lie, patient)
     honestly, expected = run_with(name, fail, patient)
     refused = [x for x in of_kind(lines, "failed") if x["reason"].startswith("update refused: ")]

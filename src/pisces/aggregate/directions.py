@@ -8,6 +8,9 @@ with `lately` the average over the versions of the last 2 `memory` updates (`ave
 the model has taken turns back by less than 0, unless its base is older than `lately`: then to go on
 is to follow, and counts as turning back, as at the start of a run or from very stale clients.
 
+Agreement needs two updates in a version: where a pace makes versions of one, it stays as it is. A
+long update speaks louder in both than a short one.
+
 The trained parameters count, not buffers. A version of few updates says little, so both are
 averaged over the last `memory` updates or so.
 """

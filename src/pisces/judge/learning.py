@@ -32,9 +32,13 @@ docs/decisions/012 has numbers.
 
 from __future__ import annotations
 
+import logging
+
 from pisces.judge.recent import Recent
 from pisces.policy import Judge, Verdict
 from pisces.types import State, Update
+
+log = logging.getLogger("pisces")
 
 ALIKE = 0.5  # of their median: so far from it losses of version 0 may be
 NEAR_IGNORANCE = 0.75  # of what guessing costs
@@ -51,6 +55,7 @@ class NothingLearnt(Judge):
         self._min_clients = max(2, concurrency)
         self._most_clients = 2 * self._min_clients
         self._at_first = self._nobody()  # losses of those who trained version 0
+        self._told = False
         self._forget()
 
     def _nobody(self) -> Recent:
@@ -83,8 +88,14 @@ class NothingLearnt(Judge):
             return False
         ignorance, usual = self._at_first.median, self._left.median
         if ignorance <= 0 or usual < 0 or self._at_first.spread > ALIKE * ignorance:
+            self._tell_once()
             return False
         return left > NEAR_IGNORANCE * ignorance and left > MUCH_MORE * usual
+
+    def _tell_once(self) -> None:
+        if not self._told:
+            log.warning("guard: nobody is judged, as version 0 does not cost everybody alike")
+        self._told = True
 
     def state(self) -> State:
         """What clients told, and who of them was doubted."""

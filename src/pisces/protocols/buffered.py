@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
 
+from pisces.aggregate.ca2fl import Calibrated
 from pisces.aggregate.mean import DiscountedMean
+from pisces.aggregate.memory import MAX_CACHE_BYTES
+from pisces.aggregate.server import AMSGrad, Optimized
+from pisces.aggregate.staleness import Discount
+from pisces.aggregate.teafed import MixedMean
 from pisces.pace.fedbuff import Buffered
 from pisces.policy import Policies
-from pisces.protocols.words import Against, BufferSize, Penalty, ServerRate, ShareBy
+from pisces.protocols.words import (
+    Against,
+    BufferSize,
+    CacheBytes,
+    MixingRate,
+    Penalty,
+    ServerRate,
+    ShareBy,
+)
 from pisces.select.uniform import Uniform
 
 
@@ -38,6 +52,53 @@ def fedbuff(
             server_rate=server_rate,
         ),
     )
+
+
+def ca2fl(
+    concurrency: int,
+    *,
+    buffer_size: BufferSize = None,
+    server_rate: ServerRate = 1.0,
+    max_cache_bytes: CacheBytes = MAX_CACHE_BYTES,
+) -> Policies:
+    """CA2FL (Wang et al., ICLR 2024): FedBuff, calibrated by the last update of every client."""
+    return replace(
+        fedbuff(concurrency, buffer_size=buffer_size),
+        aggregator=Calibrated(server_rate=server_rate, max_cache_bytes=max_cache_bytes),
+    )
+
+
+def fadas(
+    concurrency: int,
+    *,
+    buffer_size: BufferSize = None,
+    server_rate: Annotated[float, Field(gt=0, description="of AMSGrad")] = 0.01,
+    patience: Annotated[
+        int | None, Field(ge=1, description="staleness beyond which the rate shrinks; none: never")
+    ] = None,
+) -> Policies:
+    """FADAS (Wang et al., ICML 2024): FedBuff with AMSGrad on the server."""
+    plain = fedbuff(concurrency, buffer_size=buffer_size, staleness_penalty=0.0)
+    how = Optimized(plain.aggregator, AMSGrad(server_rate, patience=patience))
+    return replace(plain, aggregator=how)
+
+
+def tea_fed(
+    concurrency: int,
+    *,
+    cache_size: Annotated[
+        int | None, Field(ge=1, description="updates per aggregation; none: half of C")
+    ] = None,
+    alpha: MixingRate = 0.6,
+    penalty: Penalty = 0.5,
+) -> Policies:
+    """TEA-Fed (Zhou et al., 2021): idle clients apply; a cache is averaged, then mixed in.
+
+    Theirs runs at most a tenth of the clients and caches as many: set clients.concurrency.
+    """
+    goal = max(1, concurrency // 2) if cache_size is None else cache_size
+    how = MixedMean(alpha, Discount(penalty=penalty))
+    return Policies(Uniform(), Buffered(concurrency, goal), how)
 
 
 def goal_of(buffer_size: int | None, concurrency: int) -> int:

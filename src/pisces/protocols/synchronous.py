@@ -12,7 +12,10 @@ from pisces.aggregate.mean import DiscountedMean
 from pisces.pace.fedavg import Rounds
 from pisces.policy import Policies
 from pisces.protocols.words import OverSelection, RoundDeadline
+from pisces.select.autofl import QLearning
+from pisces.select.fedcs import Fitting
 from pisces.select.oort import Oort
+from pisces.select.tifl import Tiers
 from pisces.select.uniform import Uniform
 
 
@@ -43,6 +46,59 @@ def oort(
     """Oort (Lai et al., OSDI 2021): loss utility, penalised by slowness; rounds as in FedAvg."""
     rounds = fedavg(concurrency, over_selection=over_selection, round_deadline_s=round_deadline_s)
     return replace(rounds, selector=Oort(straggler_penalty=straggler_penalty))
+
+
+def tifl(
+    concurrency: int,
+    *,
+    num_tiers: Annotated[int, Field(ge=1, description="tiers of like speed")] = 5,
+    every: Annotated[int, Field(ge=1, description="draws between two rankings of tiers")] = 10,
+    credits_per_tier: Annotated[
+        int | None, Field(ge=1, description="how often a tier may be drawn; none: no limit")
+    ] = None,
+    over_selection: OverSelection = None,
+    round_deadline_s: RoundDeadline = None,
+) -> Policies:
+    """TiFL (Chai et al., HPDC 2020): cohorts of like speed, more of those with more to learn."""
+    rounds = fedavg(concurrency, over_selection=over_selection, round_deadline_s=round_deadline_s)
+    tiers = Tiers(num_tiers=num_tiers, every=every, credits_per_tier=credits_per_tier)
+    return replace(rounds, selector=tiers)
+
+
+def fedcs(
+    concurrency: int,
+    *,
+    deadline_s: Annotated[float, Field(gt=0, description="longest round wanted")] = 180.0,
+    asked_share: Annotated[float, Field(gt=0, le=1, description="of the free clients")] = 0.1,
+    sequential_upload_s: Annotated[
+        float, Field(ge=0, description="per client, one after the other, as in the paper")
+    ] = 0.0,
+) -> Policies:
+    """FedCS (Nishio and Yonetani, ICC 2019): as many as fit into a round of given length."""
+    fitting = Fitting(
+        deadline_s=deadline_s, asked_share=asked_share, sequential_upload_s=sequential_upload_s
+    )
+    return replace(fedavg(concurrency), selector=fitting)
+
+
+def autofl(
+    concurrency: int,
+    *,
+    epsilon: Annotated[float, Field(ge=0, le=1, description="share of slots for anybody")] = 0.1,
+    energy_weight: Annotated[
+        float, Field(ge=0, description="what the energy of the mean client costs, in the metric")
+    ] = 0.01,
+    metric: Annotated[str, Field(description="whose gain is the reward")] = "accuracy",
+    lower_is_better: Annotated[bool, Field(description="of that metric")] = False,
+) -> Policies:
+    """AutoFL (Kim and Wu, MICRO 2021): cohorts by what Q-learning found worth their energy."""
+    learner = QLearning(
+        epsilon=epsilon,
+        energy_weight=energy_weight,
+        metric=metric,
+        lower_is_better=lower_is_better,
+    )
+    return replace(fedavg(concurrency), selector=learner)
 
 
 def _first(concurrency: int, over_selection: float) -> int:

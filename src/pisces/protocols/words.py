@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pisces.aggregate.mean import Reference, Share
+from pisces.aggregate.staleness import Form as Forms
 from pisces.pace.pisces import Mode
 
 OverSelection = Annotated[
@@ -55,3 +56,12 @@ Guard = Annotated[
     ),
 ]
 Drop = Annotated[bool, Field(description="keep updates of outliers out of the model too")]
+MixingRate = Annotated[
+    float, Field(gt=0, le=1, description="how much of a fresh update the model becomes (alpha)")
+]
+Form = Annotated[Forms, Field(description="what staleness costs: constant | polynomial | hinge")]
+HingeSlope = Annotated[float, Field(gt=0, description="hinge: how quickly it costs more")]
+HingeStart = Annotated[float, Field(ge=0, description="hinge: up to here it costs nothing")]
+CacheBytes = Annotated[
+    int, Field(gt=0, description="most memory for what it keeps of each client; else it refuses")
+]
