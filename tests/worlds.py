@@ -23,6 +23,7 @@ def view(
     latency_s: Sequence[float] | None = None,
     staleness: Mapping[int, Sequence[int]] | None = None,
     running: Sequence[Started] = (),
+    max_steps: Sequence[int] | None = None,
     buffer: Sequence[Update] = (),
     now: float = 0.0,
     version: int = 0,
@@ -34,8 +35,8 @@ def view(
 
     `staleness` maps a client to the staleness of its last updates, the newest last. Everybody is
     present and trusted; who has a loss or a latency has reported once, from version 0. `running`
-    and `buffer` also mark their clients. Other `columns` (`num_reports=[...]`,
-    `last_version=[...]`, `present=[...]`) are taken as they are.
+    and `buffer` also mark their clients; `max_steps` are those of the running tasks. Other
+    `columns` (`num_reports=[...]`, `last_version=[...]`, `present=[...]`) are taken as they are.
     """
     table = ClientTable()
     table.ensure(len(num_examples) - 1)
@@ -65,18 +66,19 @@ def view(
         table.free,
         table.unseen,
         table.changes,
-        _running(running),
+        _running(running, max_steps),
         tuple(buffer),
         history,
     )
 
 
-def _running(tasks: Sequence[Started]) -> Running:
+def _running(tasks: Sequence[Started], max_steps: Sequence[int] | None) -> Running:
     return Running(
         task_ids=np.arange(len(tasks)),
         clients=np.array([client for client, _, _ in tasks], np.int64),
         versions=np.array([version for _, version, _ in tasks], np.int64),
         started_at=np.array([started_at for _, _, started_at in tasks], np.float64),
+        max_steps=np.full(len(tasks), -1) if max_steps is None else np.array(max_steps),
     )
 
 
@@ -98,6 +100,7 @@ def update(
     num_examples: int = 100,
     loss: float | None = None,
     loss_left: float | None = None,
+    num_steps: int = 0,
     latency_s: float = 1.0,
     arrived_at: float = 0.0,
     num_buffers: int = 0,
@@ -111,7 +114,7 @@ def update(
         version=version,
         base=weights(start, num_buffers),
         weights=weights(values, num_buffers),
-        report=Report(num_examples, loss, loss, loss_left=loss_left),
+        report=Report(num_examples, loss, loss, num_steps, loss_left),
         arrived_at=arrived_at,
         latency_s=latency_s,
     )
@@ -133,4 +136,5 @@ def random_view(seed: int, num_clients: int, version: int = 7) -> View:
         last_version=np.where(known, rng.integers(0, version + 1, num_clients), -1).tolist(),
         present=(rng.random(num_clients) < 0.8).tolist(),
         trusted=(rng.random(num_clients) < 0.9).tolist(),
+        num_steps=np.where(known, rng.integers(0, 30, num_clients), 0).tolist(),
     )

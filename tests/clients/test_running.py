@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from runs import task
 
 from pisces.clients.running import RunningColumns
+from pisces.types import Plan
 
 
 def test_what_was_seen_stays_as_it_was() -> None:
     columns = RunningColumns()
     columns.add(task(4, client=2, version=1), 0.5)
-    columns.add(task(9, client=3, version=2), 1.5)
+    columns.add(task(9, client=3, version=2, plan=Plan(max_steps=7)), 1.5)
     seen = columns.seen()
     columns.remove(4)
     columns.add(task(1, client=0, version=2), 2.5)
@@ -22,6 +23,7 @@ def test_what_was_seen_stays_as_it_was() -> None:
     now = columns.seen()
     assert (now.task_ids.tolist(), now.clients.tolist()) == ([9, 1], [3, 0])
     assert (now.versions.tolist(), now.started_at.tolist()) == ([2, 2], [1.5, 2.5])
+    assert (seen.max_steps.tolist(), now.max_steps.tolist()) == ([-1, 7], [7, -1])
     with pytest.raises(ValueError, match="read-only"):
         now.versions[0] = 7
 

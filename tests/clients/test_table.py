@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import cast
 
 import numpy as np
 import pytest
@@ -93,6 +94,18 @@ def test_the_estimate_is_the_mean_of_what_is_there() -> None:
     table.add_staleness(2, 1)
     # None yet: 0. A single 0: 0. (4 + 1) / 2.
     assert table.facts.staleness.tolist() == [0.0, 0.0, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [(7, 7), (0, 0), (-1, 0), (10**9, 10**9), (10**30, 0), (2.5, 0), ("many", 0), (True, 0)],
+)
+def test_steps_are_those_of_the_last_report_if_they_can_be(told: object, kept: int) -> None:
+    table = ClientTable()
+    table.join(0, 10)
+    table.report(update(0, num_steps=3))
+    table.report(update(0, num_steps=cast(int, told)))
+    assert table.facts.num_steps.tolist() == [kept]
 
 
 def test_a_doubted_loss_is_what_is_usual_until_the_next() -> None:

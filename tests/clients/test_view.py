@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worlds import view
+from worlds import NAN, view
 
 from pisces.clients.table import Changes, Members
 
@@ -43,6 +43,22 @@ def test_arrays_are_for_reading() -> None:
     for array in (seen.selectable, seen.is_selectable, seen.unseen.mask, seen.clients.loss):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
+
+
+def test_tasks_are_expected_at_the_pace_of_their_clients_last_ones() -> None:
+    # 2 s a step: 7 steps from 3.5; without a limit as many as before, 4. Nobody knows client 2, nor
+    # the steps of client 3.
+    seen = view(
+        [10] * 4,
+        latency_s=[8.0, 8.0, NAN, 8.0],
+        num_steps=[4, 4, 0, 0],
+        running=[(0, 0, 3.5), (1, 0, 5.0), (2, 0, 6.0), (3, 0, 6.0)],
+        max_steps=[7, -1, 7, 7],
+    )
+    np.testing.assert_array_equal(seen.expected_at, [17.5, 13.0, NAN, NAN])
+    np.testing.assert_array_equal(seen.seconds_per_step(np.array([3, 0])), [NAN, 2.0])
+    with pytest.raises(ValueError, match="read-only"):
+        seen.expected_at[0] = 0
 
 
 def test_who_never_joined_is_not_among_the_free() -> None:

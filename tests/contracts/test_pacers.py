@@ -18,6 +18,7 @@ import pisces.pace
 from pisces.clients.view import View
 from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
+from pisces.pace.fedcompass import Grouped
 from pisces.pace.papaya import Papaya
 from pisces.pace.pisces import Adaptive
 from pisces.pace.port import Port
@@ -42,6 +43,8 @@ PACERS: dict[str, Callable[[], Pacer]] = {
     "port": lambda: Port(C, 2, 3),
     "port, bound 1": lambda: Port(C, 3, 1),
     "timed": lambda: Timed(C, 7.5),
+    "grouped": lambda: Grouped(C),
+    "grouped, much slack": lambda: Grouped(C, slack=3.0),
     "remaining": lambda: Remaining(C, 3),
     "remaining, bound 1": lambda: Remaining(C, 1),
 }
@@ -59,6 +62,8 @@ def situations(draw: st.DrawFn, *, min_buffer: int = 0) -> View:
     waiting = [update(C + i, version=draw(versions)) for i in range(num_waiting)]
     return view(
         [10] * 2 * C,
+        num_steps=draw(st.lists(st.integers(0, 9), min_size=8, max_size=8)),
+        max_steps=draw(st.lists(st.integers(-1, 9), min_size=num_running, max_size=num_running)),
         latency_s=draw(st.lists(st.floats(0.1, 60.0) | st.just(NAN), min_size=8, max_size=8)),
         running=running,
         buffer=waiting,
@@ -177,6 +182,7 @@ def test_only_a_pacer_that_waits_for_the_slowest_needs_a_deadline() -> None:
     stuck = view(
         [10] * C,
         latency_s=np.full(C, 2.0).tolist(),
+        num_steps=[5] * C,
         running=[(0, 0, 0.0)],
         buffer=waiting,
         version=9,

@@ -20,17 +20,20 @@ from pisces.policy import Selector
 from pisces.seeds import generator
 from pisces.select.autofl import QLearning
 from pisces.select.fedar import Trusting
+from pisces.select.fedcompass import Compass
 from pisces.select.fedcs import Fitting
 from pisces.select.oort import Oort
 from pisces.select.pisces import Guided
 from pisces.select.tifl import Tiers
 from pisces.select.uniform import Uniform
+from pisces.types import Plan
 
 SELECTORS: dict[str, Callable[[], Selector]] = {
     "uniform": Uniform,
     "guided": Guided,
     "guided, no staleness": lambda: Guided(staleness_penalty=0.0),
     "guided, no exploration": lambda: Guided(exploration=0.0, min_exploration=0.0),
+    "compass": lambda: Compass(lambda _version: Plan(batch_size=8)),
     "oort": Oort,
     "oort, slots one at a time": lambda: Oort(exploration_draw="binomial"),
     "oort, with a blacklist": lambda: Oort(max_picks=2),

@@ -18,6 +18,7 @@ class Running:
     clients: NDArray[np.int64]
     versions: NDArray[np.int64]
     started_at: NDArray[np.float64]
+    max_steps: NDArray[np.int64]  # of its plan; -1: no limit
 
     def __len__(self) -> int:
         return len(self.task_ids)
@@ -28,8 +29,8 @@ class RunningColumns:
 
     def __init__(self) -> None:
         self._task_ids: list[int] = []
-        # Rows: task ids, clients, versions. One array, as whatever happens moves all three.
-        self._numbers = np.empty((3, 16), np.int64)
+        # Rows: task ids, clients, versions, steps. One array, as whatever happens moves all four.
+        self._numbers = np.empty((4, 16), np.int64)
         self._started_at = np.empty(16)
         self._seen: Running | None = None
 
@@ -39,7 +40,8 @@ class RunningColumns:
         if num == len(self._started_at):
             self._numbers = np.concatenate([self._numbers, self._numbers], axis=1)
             self._started_at = np.concatenate([self._started_at, self._started_at])
-        self._numbers[:, num] = task.id, task.client, task.version
+        max_steps = -1 if task.plan.max_steps is None else task.plan.max_steps
+        self._numbers[:, num] = task.id, task.client, task.version, max_steps
         self._started_at[num] = started_at
         self._task_ids.append(task.id)
         self._seen = None
@@ -59,6 +61,6 @@ class RunningColumns:
             num = len(self._task_ids)
             numbers, started_at = self._numbers[:, :num].copy(), self._started_at[:num].copy()
             numbers.flags.writeable = started_at.flags.writeable = False
-            task_ids, clients, versions = numbers
-            self._seen = Running(task_ids, clients, versions, started_at)
+            task_ids, clients, versions, max_steps = numbers
+            self._seen = Running(task_ids, clients, versions, started_at, max_steps)
         return self._seen

@@ -19,6 +19,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 BLOCK = 1024  # clients counted together
+MOST_STEPS = 1_000_000_000  # of one task; whoever says more says nothing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +38,7 @@ class Columns:
     loss: Floats
     loss_rms: Floats
     latency_s: Floats  # of its last accepted update
+    num_steps: Ints  # likewise; 0: untold
     staleness: Floats  # mean of its recent ones, 0 when there is none (Eq. 3)
     recent_staleness: NDArray[np.int32]  # ring of the last aggregated updates' staleness; -1: empty
 
@@ -146,6 +148,11 @@ class Changes:
         self._clients.clear()
 
 
+def _told(num_steps: object) -> int:
+    """The number of steps a client says it did; 0 where that cannot be a number of steps."""
+    return num_steps if type(num_steps) is int and 0 <= num_steps <= MOST_STEPS else 0
+
+
 def _empty(num: int, credits: int, staleness_window: int) -> Columns:
     """Columns of clients nobody has heard of yet."""
     return Columns(
@@ -161,6 +168,7 @@ def _empty(num: int, credits: int, staleness_window: int) -> Columns:
         loss=np.full(num, np.nan),
         loss_rms=np.full(num, np.nan),
         latency_s=np.full(num, np.nan),
+        num_steps=np.zeros(num, np.int64),
         staleness=np.zeros(num),
         recent_staleness=np.full((num, staleness_window), -1, np.int32),
     )
@@ -225,6 +233,7 @@ class ClientTable:
         rows.num_reports[client] += 1
         rows.last_version[client] = update.version
         rows.latency_s[client] = update.latency_s
+        rows.num_steps[client] = _told(report.num_steps)
         rows.loss[client] = np.nan if report.loss is None else report.loss
         rows.loss_rms[client] = np.nan if report.loss_rms is None else report.loss_rms
         self._settle(client)

@@ -41,6 +41,25 @@ class View:
         return self.free.mask
 
     @cached_property
+    def expected_at(self) -> NDArray[np.float64]:
+        """When the running tasks should arrive, at the pace of their clients' last ones.
+
+        NaN where nobody has heard from a client yet; it may be an instant that has passed.
+        """
+        running = self.running
+        as_before = self.clients.num_steps[running.clients]
+        num_steps = np.where(running.max_steps < 0, as_before, running.max_steps)
+        expected_at = running.started_at + num_steps * self.seconds_per_step(running.clients)
+        expected_at.flags.writeable = False
+        return expected_at
+
+    def seconds_per_step(self, clients: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What a step of these clients took the last time, all told; NaN where nobody knows."""
+        num_steps = self.clients.num_steps[clients]
+        steps = np.where(num_steps > 0, num_steps, np.nan)
+        return np.asarray(self.clients.latency_s[clients] / steps, np.float64)
+
+    @cached_property
     def selectable(self) -> NDArray[np.int64]:
         """The clients that may be started, ascending; `free` is quicker where there are many."""
         clients = np.flatnonzero(self.is_selectable)
