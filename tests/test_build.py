@@ -79,7 +79,7 @@ REFUSALS = {
     ),
     "setting of a variant": (
         ["protocols.pisces.buffer_size=4"],
-        "buffer_size: unknown key; it is a setting of fedbuff, pisces-without-adaptive-pace",
+        "buffer_size: unknown key; it is a setting of fedbuff, ca2fl, fadas, pisces-without-adaptive-pace",
         "",
     ),
     "bound below 1": (
