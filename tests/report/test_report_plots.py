@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
 from pisces.report.plots import accuracy_over_time, involvement, staleness
-from pisces.report.sheets import at_most_one, band
+from pisces.report.sheets import COLOURS, at_most_one, band, styles_of
 
 MakeRun = Callable[..., Run]
 
@@ -65,6 +65,33 @@ def test_a_band_may_end_where_its_curves_do() -> None:
     assert high.tolist() == [0.3, 0.5, 0.9]
 
 
+def test_a_band_ends_where_fewer_than_half_of_its_curves_go_on() -> None:
+    ends = (1.0, 2.0, 4.0)
+    curves = [(np.array([0.0, end]), np.array([0.1, 0.1 * end])) for end in ends]
+    grid, _, middle, _ = band(curves)
+    # Beyond 2 only the last of three goes on; until there the first keeps its 0.1.
+    assert grid.tolist() == [0.0, 1.0, 2.0]
+    assert middle.tolist() == [0.1, 0.1, 0.1]
+    assert band(curves[1:])[0].tolist() == [0.0, 2.0, 4.0]  # one of two is half of them
+
+
+def test_a_protocol_has_its_colour_in_whatever_company() -> None:
+    alone, later = styles_of(["fedbuff"]), styles_of(["other", "pisces", "fedbuff"])
+    assert alone["fedbuff"] == later["fedbuff"]
+    assert later["pisces"].colour == COLOURS[0]
+    assert later["other"].colour == COLOURS[4]  # the first that is no main protocol's
+    with_owner = styles_of(["other", "pisces-paper"])
+    assert with_owner["pisces-paper"].colour == COLOURS[4]
+    assert with_owner["other"].colour == COLOURS[5]
+
+
+def test_colours_are_used_up_before_one_comes_again() -> None:
+    names = ["pisces", "fedbuff", *(f"v{number}" for number in range(13))]
+    given = list(styles_of(names).values())
+    assert {style.colour for style in given[:12]} == set(COLOURS)
+    assert len(set(given)) == 15  # those that share a colour have other dashes
+
+
 @pytest.mark.parametrize(("metric", "top"), [("accuracy", 1.0), ("loss", 1.2)])
 def test_no_accuracy_is_beyond_one(metric: str, top: float) -> None:
     axes = Figure().subplots()
@@ -84,7 +111,7 @@ def test_accuracy_names_every_protocol_and_its_time(runs: list[Run], tmp_path: P
     assert "oort: reached by 0 of 1" in shown
     assert "fedavg: reached by 0 of 1" in shown  # never evaluated, and still not left out
     assert "time (s)" in shown
-    assert "median over seeds, shaded: least to greatest" in shown
+    assert "median over seeds, as long as half of them go on; shaded: least to greatest" in shown
 
 
 def test_accuracy_of_which_some_reached_the_target(make_run: MakeRun, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pisces.record.reader import Run
 from pisces.report.compare import by_protocol
 from pisces.report.sheets import (
     ALONE,
+    BAND,
     Style,
     add_legend,
     at_most_one,
@@ -31,7 +32,7 @@ from pisces.report.sheets import (
     drawable,
     save,
     sheet_of,
-    styles,
+    styles_of,
     tidy,
 )
 
@@ -56,7 +57,8 @@ def accuracy_over_time(
 ) -> None:
     """A metric against time: per protocol the median over seeds and, shaded, their range.
 
-    A run that has ended keeps its last value. Markers show the median time to the target.
+    A run that has ended keeps its last value, as long as half of them go on. Markers show the
+    median time to the target.
     """
     path = drawable(path)
     figure = Figure(figsize=ALONE, layout="constrained")
@@ -67,7 +69,7 @@ def accuracy_over_time(
     if target is not None:
         draw_target(axes, target)
     if any(len(group.runs) > 1 for group in groups):
-        axes.set_title("median over seeds, shaded: least to greatest", fontsize="small")
+        axes.set_title(BAND, fontsize="small")
     axes.set(xlabel="time (s)", ylabel=metric.replace("_", " "))
     axes.margins(x=0)
     axes.set_xlim(left=0)
@@ -109,8 +111,8 @@ def _groups(runs: Iterable[Run]) -> Iterator[_Group]:
     groups = by_protocol(runs)
     if not groups:
         raise RunError("there are no runs to draw: give at least one run folder")
-    for (name, group), style in zip(groups.items(), styles(), strict=False):
-        yield _Group(name, list(group.values()), style)
+    for name, style in styles_of(groups).items():
+        yield _Group(name, list(groups[name].values()), style)
 
 
 # --- curves ---------------------------------------------------------------------------------------

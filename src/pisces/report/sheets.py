@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,6 +27,9 @@ COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
     *("#882255", "#999933", "#332288", "#888888", "#8C510A"),
 )
+# Whose the first colours are, in every picture; those of the main ones are given away last.
+MAIN = ("pisces", "oort", "fedbuff", "fedavg")
+OWNERS = (*MAIN, "pisces-paper", "fedbuff-mixing", "pisces-artifact")
 # Black and white printers and the fully colour-blind go by these.
 DASHES: tuple[Dash, ...] = ("-", "--", "-.", ":", (0, (3, 1, 1, 1, 1, 1)))
 PANEL = (3.2, 2.7)  # width and height in inches of one of several panels
@@ -34,6 +37,7 @@ ALONE = (7.0, 4.0)  # of one that is alone on its sheet
 LEGEND_WIDTH, LEGEND_ROW = 6.0, 0.25  # inches: at least so wide, and so high a row
 LEGEND_LETTERS, MOST_COLUMNS = 80, 3  # what fits beside each other
 PNG_DPI = 150
+BAND = "median over seeds, as long as half of them go on; shaded: least to greatest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,16 @@ def styles() -> Iterator[Style]:
     """One after the other, for ever."""
     for colour, dash in zip(cycle(COLOURS), cycle(DASHES), strict=False):
         yield Style(colour, dash)
+
+
+def styles_of(names: Collection[str]) -> dict[str, Style]:
+    """A style each: protocols that own one have it in every picture, others what is left."""
+    first = list(islice(styles(), len(COLOURS)))
+    owned = dict(zip(OWNERS, first, strict=False))
+    taken = {owned[name] for name in names if name in owned}
+    in_order = chain(first[len(MAIN) :], first[: len(MAIN)], islice(styles(), len(COLOURS), None))
+    left = (style for style in in_order if style not in taken)
+    return {name: owned[name] if name in owned else next(left) for name in names}
 
 
 # --- curves ---------------------------------------------------------------------------------------
@@ -105,14 +119,16 @@ def at_most_one(axes: Axes, metric: str, target: float = 0.0) -> None:
 def band(curves: Sequence[Curve], *, hold: bool = True) -> tuple[Floats, Floats, Floats, Floats]:
     """A common time grid, and on it the least, median and greatest value of some step curves.
 
-    The grid begins where all have a value. A curve that has ended keeps its last one, or, without
-    `hold`, counts no more.
+    The grid begins where all have a value and ends where fewer than half go on: what a few slow
+    ones come to is no median of all. A curve that has ended keeps its last value until then, or,
+    without `hold`, counts no more.
     """
     if not curves:
         return (np.empty(0),) * 4
     start = max(times[0] for times, _ in curves)
+    end = sorted(times[-1] for times, _ in curves)[len(curves) // 2]
     grid = np.unique(np.concatenate([times for times, _ in curves]))
-    grid = grid[grid >= start]
+    grid = grid[(grid >= start) & (grid <= end)]
     held = np.array([v[np.searchsorted(t, grid, side="right") - 1] for t, v in curves])
     if hold:
         return grid, held.min(axis=0), np.median(held, axis=0), held.max(axis=0)

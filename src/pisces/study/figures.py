@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from pisces.report.estimate import in_words
 from pisces.report.measures import MEASURES
 from pisces.report.sheets import (
+    BAND,
     Style,
     at_most_one,
     draw_curves,
@@ -35,8 +36,6 @@ from pisces.study.material import (
 from pisces.study.plan import Case, Picture, Study
 from pisces.study.records import Record
 
-BAND = "median over seeds, shaded: least to greatest"
-UNTIL = "; each ends with its last loss"
 INTERVAL = "median over seeds; lines: 95 % interval, or the range of fewer than five"
 OF_METRIC = ("final", "best", "late")  # measures that are values of the metric
 FIRST_SEED = "a dot per client, first seed"
@@ -76,22 +75,32 @@ def _curves(material: Material) -> Figure:
             draw_curves(axes, material.style(variant), curves, label)
         draw_target(axes, material.records[0].target, named=len(panels) == 1)
         axes.set_xlim(left=0)
-    _look_closer(panels[0], material.records)  # the others share its scale
+    _look_closer(panels, material.records)
     return with_legend(figure, panels, material.over_seeds(BAND))
 
 
-def _look_closer(axes: Axes, records: Sequence[Record]) -> None:
-    """Leave out what lies far below the target: the first minutes would flatten all the rest."""
+def _look_closer(panels: Sequence[Axes], records: Sequence[Record]) -> None:
+    """Leave out what lies far below the target: the first minutes would flatten all the rest.
+
+    Of every line half is seen at least, however far from the target it stays.
+    """
     target, less_is_more = records[0].target, lower_is_better(records[0].metric)
     values = [v for record in records for v in record.values if v is not None]
     best = (min if less_is_more else max)(values, default=target)
     shown = max(4 * abs(best - target), 0.1 * abs(target))
+    axes, middles = panels[0], _middles(panels)  # the others share its scale
     at_most_one(axes, records[0].metric, target)
     low, high = axes.get_ylim()
     if less_is_more:
-        axes.set_ylim(top=min(high, target + shown))
+        axes.set_ylim(top=min(high, max(target + shown, *middles)))
     else:
-        axes.set_ylim(bottom=max(low, target - shown))
+        axes.set_ylim(bottom=max(low, min(target - shown, *middles)))
+
+
+def _middles(panels: Sequence[Axes]) -> list[float]:
+    """The median of each line's values; the target's is among them."""
+    lines = [np.asarray(line.get_ydata()) for axes in panels for line in axes.lines]
+    return [float(np.median(line)) for line in lines if len(line)]
 
 
 def _aggregations(material: Material) -> Figure:
@@ -116,7 +125,7 @@ def _losses(material: Material) -> Figure | None:
             parts = [r.losses for r in material.at(variant, x) if r.losses is not None]
             curves = [step_curve(p.times, getattr(p, label)) for p in parts]
             draw_curves(axes, style, curves, label, hold=False)
-    return with_legend(figure, panels, material.over_seeds(BAND, UNTIL))
+    return with_legend(figure, panels, material.over_seeds(BAND))
 
 
 # --- against something ----------------------------------------------------------------------------
@@ -133,7 +142,9 @@ def _bars(material: Material) -> Figure:
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_title(material.title(x), fontsize="medium")
-    figure.suptitle(material.over_seeds(INTERVAL, "; hatched: not reached"), fontsize="small")
+    figure.suptitle(
+        material.over_seeds(INTERVAL, "; hatched: median not reached"), fontsize="small"
+    )
     return figure
 
 
@@ -151,7 +162,9 @@ def _draw_bar(axes: Axes, place: int, material: Material, name: str, x: float | 
         axes.plot(*ends, color="black", linewidth=1.2)
 
 
-def _sweep(material: Material) -> Figure:
+def _sweep(material: Material) -> Figure | None:
+    if not material.has_sweep:
+        return None
     measures = material.study.sweep
     figure, panels = sheet(len(measures), material.study.axis, "", sharey=False)
     for axes, measure in zip(panels, measures, strict=True):

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pisces.report.estimate import Estimate, estimate
-from pisces.report.sheets import ALONE, Curve, Floats, Style, add_legend, sheet_of, styles, tidy
+from pisces.report.sheets import ALONE, Curve, Floats, Style, add_legend, sheet_of, styles_of, tidy
 from pisces.study.claims import by_seed
 from pisces.study.plan import Case, Study
 from pisces.study.records import Column, Record
@@ -49,9 +49,19 @@ class Material:
         run = {record.x for record in self.records}
         return [x for x in self.study.xs_of(self.case) if x in run]
 
+    @property
+    def has_sweep(self) -> bool:
+        """Whether points show a course: one does not, nor does one variant of several.
+
+        Where the study has one variant only, two points say no more than the table does.
+        """
+        num_planned = len(self.study.variants_of(self.case))
+        least = 3 if num_planned == 1 else 2
+        return len(self.xs) >= least and len(self.variants) >= min(2, num_planned)
+
     def style(self, variant: str) -> Style:
-        """The same for a variant in every picture of the study."""
-        return dict(zip(self.study.variant_names, styles(), strict=False))[variant]
+        """The same for a variant in every picture of the study, for a protocol in all studies."""
+        return styles_of(self.study.variant_names)[variant]
 
     def at(self, variant: str, x: float | None) -> list[Record]:
         """One variant's runs at a point, seed by seed."""
