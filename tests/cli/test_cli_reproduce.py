@@ -16,8 +16,9 @@ import pytest
 from studyfiles import NO_DATA, change, folders, made_at
 
 from pisces import build
-from pisces.cli.studies import at_work
-from pisces.study import plan
+from pisces.cli.studies import alone_in, alone_with
+from pisces.errors import RunError
+from pisces.study import plan, work
 from pisces.study.runs import Wish, planned
 
 Pisces = Callable[..., Any]
@@ -111,13 +112,56 @@ def test_a_wrong_setting_is_refused_before_anything_starts(study: Path, pisces: 
 
 
 def test_two_do_not_work_in_one_folder(study: Path, pisces: Pisces) -> None:
-    with at_work(Path("runs/reproduce")):
+    with alone_in(Path("runs/reproduce")):
         ran = pisces("reproduce", "speed", "-q")
         assert ran.code == 2
         assert "another pisces reproduce is at work in runs/reproduce: wait for it" in ran.err
         assert pisces("reproduce", "speed", "--pages-only").code == 0
-    with at_work(Path("runs/reproduce")):
+    with alone_in(Path("runs/reproduce")):
         pass  # the first has gone
+
+
+def test_two_do_not_work_on_one_study(done: Path, pisces: Pisces) -> None:
+    shutil.copytree(done, done.parent / "again")
+    before = (done / "results.json").read_bytes()
+    with alone_with([Path("experiments/speed")]):
+        ran = pisces("reproduce", "all", "-q", "--seeds", "1,2", "--out", "runs/elsewhere")
+        assert ran.code == 2
+        assert "another pisces reproduce is at work on experiments/speed: wait for it\n" in ran.err
+        assert not Path("runs/elsewhere").exists()
+        assert (done / "results.json").read_bytes() == before
+        assert pisces("reproduce", "speed", "--pages-only").code == 0
+        # Nothing is written there by a trial, nor by work on another study.
+        assert pisces("reproduce", "again", "-q", "--out", "runs/elsewhere").code == 0
+        trial = pisces("reproduce", "speed", "--smoke", "--out", "small.toml")
+        assert trial.err.startswith("error: cannot make small.toml")  # its own mistake only
+    assert pisces("reproduce", "all", "-q", "--out", "runs/elsewhere").code == 0
+
+
+def test_records_are_read_when_nobody_else_can_add_to_them(
+    done: Path, pisces: Pisces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+
+    def open_alone(folder: Path, *args: Any) -> Any:
+        with pytest.raises(RunError, match="at work on"), alone_with([folder]):
+            pass
+        opened.append(folder.name)
+        return work.open_study(folder, *args)
+
+    monkeypatch.setattr("pisces.cli.reproduce.open_study", open_alone)
+    assert pisces("reproduce", "speed", "-q").code == 0
+    assert opened == ["speed"]
+
+
+def test_a_study_that_cannot_be_written_is_refused_before_anything_starts(
+    study: Path, pisces: Pisces
+) -> None:
+    (study / ".lock").mkdir()  # as good as a folder that is read-only, which root may write
+    ran = pisces("reproduce", "speed", "-q")
+    assert ran.code == 2
+    assert "cannot write in experiments/speed: Is a directory; mend the permissions" in ran.err
+    assert not Path("runs").exists()
 
 
 def test_a_trial_has_no_verdict(study: Path, pisces: Pisces) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ from pisces.cli.checks import Wanted
 from pisces.cli.compare import Jobs
 from pisces.cli.console import Quiet, stderr, stdout
 from pisces.cli.options import names, numbers
-from pisces.cli.studies import Outcome, at_work, run, write_pages
+from pisces.cli.studies import Outcome, alone_in, alone_with, run, write_pages
 from pisces.config import Config
 from pisces.errors import ConfigError, DataError, MissingDataError
 from pisces.explain import known
@@ -88,11 +88,15 @@ def reproduce(
     if not studies:
         stdout.print(_listing([open_study(path, place, wish) for path in found.values()]))
         return
-    works = [open_study(found[name], place, wish) for name in chosen]
-    _check_cases(wish.cases, works)
+    folders = [found[name] for name in chosen]
     outcome = Outcome()
-    with nullcontext() if pages_only else at_work(place.runs):
+    with ExitStack() as held:
+        if not (pages_only or smoke):  # a trial's records lie with its runs
+            held.enter_context(alone_with(folders))
+        works = [open_study(path, place, wish) for path in folders]
+        _check_cases(wish.cases, works)
         if not pages_only:
+            held.enter_context(alone_in(place.runs))
             collect(works, place)
             outcome = run(works, jobs, quiet=quiet)
         write_pages(works, found.values(), place, wish, anew=pages_only)

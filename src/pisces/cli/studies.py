@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,24 +20,43 @@ from pisces.study.runs import Wish
 from pisces.study.work import Place, Work, open_study
 
 LOCK = ".lock"
+INDEX_LOCK = ".index.lock"  # whoever works on a study writes the page over all of them
 
 
 @contextmanager
-def at_work(runs: Path) -> Iterator[None]:
+def alone_with(studies: Iterable[Path]) -> Iterator[None]:
+    """Alone with studies' records: of two that write them, one would lose the other's.
+
+    They are to be read within: until then another may add to them.
+    """
+    with ExitStack() as held:
+        for study in sorted(studies):  # in one order: two never refuse each other
+            busy = f"another pisces reproduce is at work on {study}: wait for it"
+            held.enter_context(_locked(study / LOCK, busy, "mend the permissions"))
+        yield
+
+
+@contextmanager
+def alone_in(runs: Path) -> Iterator[None]:
     """Alone in a folder of runs: two at work would make, and remove, the same ones."""
     make(runs)
+    busy = f"another pisces reproduce is at work in {runs}: wait for it, or choose another --out"
+    with _locked(runs / LOCK, busy, "choose another --out"):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, busy: str | None, remedy: str) -> Iterator[None]:
+    """With the lock; while another has it, refused in words that say so, or waiting without."""
     try:
-        file = (runs / LOCK).open("a")
+        file = path.open("a")
     except OSError as error:
-        raise RunError(f"cannot write in {runs}: {error.strerror}; choose another --out") from error
+        raise RunError(f"cannot write in {path.parent}: {error.strerror}; {remedy}") from error
     with file:  # closing it, or the end of the process, gives it back
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError as error:
-            raise RunError(
-                f"another pisces reproduce is at work in {runs}: wait for it, or choose another "
-                "--out"
-            ) from error
+            raise RunError(busy) from error
         yield
 
 
@@ -136,13 +155,18 @@ def write_pages(
     over_all = place.index_of(folder)
     if not over_all.exists() and not any(work.records for work in works):
         return
+    with _locked(over_all.parent / INDEX_LOCK, None, "mend the permissions"):
+        _write_index(works, studies, place, wish)
+
+
+def _write_index(works: Sequence[Work], studies: Sequence[Path], place: Place, wish: Wish) -> None:
     opened = {work.name: work for work in works}
     rows = []
     for path in studies:
         work = opened.get(path.name) or open_study(path, place, wish)
         rows.append((work.name, work.study, work.in_order()))
     text = index(rows, smoke=place.is_trial)
-    replace_file(over_all, text.encode())
+    replace_file(place.index_of(studies[0].parent), text.encode())
 
 
 def _write_page(work: Work, place: Place, folder: Path) -> None:
