@@ -125,6 +125,38 @@ def test_ways_to_compare(
     assert judged(study.model_copy(update={"claim": [claim]}), records).ours == ours
 
 
+@pytest.mark.parametrize(
+    ("change", "times", "ours", "verdict"),
+    [
+        ({"holds": "<= 15"}, [10, 15, 12], "at worst 15 s", "holds"),
+        # Two of three stay within it, and so does their median, 12.
+        ({"holds": "<= 15"}, [10, 16, 12], "at worst 16 s", "does not hold"),
+        ({"holds": "<= 15", "partly": "<= 20"}, [10, 16, 12], "at worst 16 s", "partly"),
+        ({"holds": ">= 11"}, [12, 16, 11], "at worst 11 s", "holds"),
+        ({"holds": ">= 12"}, [12, 16, 11], "at worst 11 s", "does not hold"),
+        # A run that ended without: its time may be anything from 50 s up.
+        ({"holds": "<= 60"}, [10, LATER, 12], "at worst >= 50 s (50 s to ?)", "open"),
+        ({"holds": "<= 60"}, [10, LATER, 61], "at worst >= 61 s (61 s to ?)", "does not hold"),
+        ({"holds": ">= 40"}, [45, LATER, 60], "at worst 45 s", "holds"),
+        ({"holds": "<= 15"}, [10, 10], "at worst 10 s", "open"),  # two decide nothing
+        ({"holds": "<= 15"}, [], "-", "not measured"),
+    ],
+)
+def test_what_never_is_so_is_judged_by_the_worst_seed(
+    study: Study,
+    record: MakeRecord,
+    change: dict[str, Any],
+    times: list[Any],
+    ours: str,
+    verdict: Verdict,
+) -> None:
+    changes = {"compare": "value", "over": None, "partly": None, "by": "worst", **change}
+    claim = Claim.model_validate({**study.claim[0].model_dump(), **changes})
+    records = [record("fast", seed, time) for seed, time in enumerate(times)]
+    found = judged(study.model_copy(update={"claim": [claim]}), records)
+    assert (found.verdict, found.ours) == (verdict, ours)
+
+
 def test_a_difference_from_zero_up_meets_zero(study: Study, record: MakeRecord) -> None:
     changes = {"compare": "difference", "of": "slow", "over": "fast", "holds": ">= 0"}
     claim = Claim.model_validate({**study.claim[0].model_dump(), **changes, "partly": None})

@@ -13,7 +13,7 @@ from pisces.study import figures
 from pisces.study.figures import draw
 from pisces.study.material import Material
 from pisces.study.page import Missing, Results, index, page
-from pisces.study.plan import Study
+from pisces.study.plan import Claim, Study
 from pisces.study.records import Clients, Losses, Record
 
 MakeRecord = Callable[..., Record]
@@ -92,6 +92,16 @@ def test_the_page_says_what_open_means(study: Study, record: MakeRecord) -> None
     assert "**Verdict: open.** claims left open: 1, for fewer than 3 seeds." in few
     assert "| 2 | >= 1.5, partly >= 1.0 | open: fewer than 3 seeds |" in few
     assert "Open:" not in page(Results("speed", study, some(record), {}, {}))
+
+
+def test_the_page_says_which_seed_judges(study: Study, record: MakeRecord) -> None:
+    changes = {"compare": "value", "over": None, "by": "worst", "holds": "<= 15", "partly": None}
+    never = Claim.model_validate({**study.claim[0].model_dump(), **changes})
+    records = [record("fast", seed, time) for seed, time in enumerate((10.0, 12.0, 16.0))]
+    text = page(Results("speed", study.model_copy(update={"claim": [never]}), records, {}, {}))
+    assert "| small at 10 | 2x | at worst 16 s | 3 | <= 15 | does not hold |" in text
+    assert "\n\nAt worst: not the median but the worst seed" in text
+    assert "At worst:" not in page(Results("speed", study, some(record), {}, {}))
 
 
 def test_a_trial_says_that_it_is_one(study: Study, record: MakeRecord) -> None:

@@ -106,6 +106,11 @@ def test_the_digest_changes_with_a_default() -> None:
         (('holds = ">= 1.5"', 'holds = "> 1.5"'), "claim 1.holds"),
         (('partly = ">= 1.0"', 'partly = "<= 1.0"'), "must look the same way"),
         (('over = "slow"', ""), "do not go together"),
+        (("at = 10", 'at = 10\nby = "worst"'), "by = 'worst' and compare = 'speedup' do not go"),
+        (
+            ("at = 10", 'at = 10\nby = "best"'),
+            "claim 1.by: must be 'median' or 'worst', not 'best'",
+        ),
         (('"time_to_target"', '"time"'), "must be one of time_to_target"),
         (('"time_to_target"', '"time_to_traget"'), "did you mean 'time_to_target'?"),
         (("axis", 'measures = ["finale"]\naxis'), "did you mean 'final'?"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from pisces.report import estimate as est
@@ -48,8 +48,9 @@ class Judged:
 
     @property
     def ours(self) -> str:
-        """Our number in words."""
-        return est.in_words(self.found, text_of(self.claim))
+        """Our number in words; of a claim judged by the worst seed, that one's."""
+        at_worst = "at worst " if self.found and self.claim.by == "worst" else ""
+        return at_worst + est.in_words(self.found, text_of(self.claim))
 
     @property
     def setting(self) -> str:
@@ -87,8 +88,18 @@ def _judged(claim: Claim, case: str, x: float | None, of: str, records: Sequence
     if claim.over is not None:
         at = x if claim.over_at is None else claim.over_at
         values = paired(claim.compare, mine, by_seed(records, case, claim.over, at, claim.measure))
-    found = est.estimate(values)
+    found = _found(claim, values)
     return Judged(claim, case, x, of, found, _verdict(claim, found))
+
+
+def _found(claim: Claim, values: Sequence[Ends]) -> Estimate | None:
+    """The median over seeds or, in its place, the one that is furthest from what is claimed."""
+    found = est.estimate(values)
+    if found is None or claim.by == "median":
+        return found
+    worst = max if claim.holds.startswith("<=") else min
+    least, most = (worst(ends) for ends in zip(*values, strict=True))
+    return replace(found, least=least, most=most, low=least, high=most)
 
 
 def by_seed(
@@ -109,7 +120,7 @@ def paired(compare: Comparison, of: BySeed, over: BySeed) -> list[Ends]:
 
 
 def _verdict(claim: Claim, found: Estimate | None) -> Verdict:
-    """By the median; where it is only bounded, what is certain of it, or else it is open.
+    """By what was found; where it is only bounded, what is certain of it, or else it is open.
 
     It is open, too, of fewer than `MIN_SEEDS`: their median is one run, or between two.
     """

@@ -95,6 +95,7 @@ def index(verdicts: Iterable[tuple[str, Study, Sequence[Record]]], *, smoke: boo
 MEANS_NOTHING = f"{TRIAL}: the numbers mean nothing"
 SMOKE_NOTE = f"*{MEANS_NOTHING[0].upper()}{MEANS_NOTHING[1:]}.*"
 
+WORST_NOTE = "At worst: not the median but the worst seed, for it must be so of every one."
 OPEN_NOTE = (
     f"Open: fewer than {MIN_SEEDS} seeds, or runs that never met their target leave the median so "
     "wide that it may hold or not; what is open has no say in the study's verdict."
@@ -147,6 +148,8 @@ def _claim_table(measured: Sequence[Judged]) -> Iterator[str]:
     yield from _table(headings, rows)
     spread = f"in brackets its 95 % interval, with fewer than {MIN_BOOTSTRAP} seeds the range"
     yield from ("", f"Ours: the median over seeds, {spread}; two are compared seed by seed.", "")
+    if any(one.claim.by == "worst" for one in measured):
+        yield from (WORST_NOTE, "")
     if any(one.verdict == "open" for one in measured):
         yield from (OPEN_NOTE, "")
 

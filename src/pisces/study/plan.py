@@ -9,60 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import tomlkit
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 from tomlkit.exceptions import TOMLKitError
 
 from pisces.config import Count, Finite, Positive, Section
 from pisces.errors import ConfigError
 from pisces.explain import explain, known
-from pisces.report.measures import MEASURES
+from pisces.study.words import Change, MeasureName, Name, Several, Threshold
 
 FOLDER = Path("experiments")  # where studies are unless said otherwise
 STUDY = "study.toml"
-T = TypeVar("T")
 Comparison = Literal["value", "speedup", "ratio", "difference"]
+By = Literal["median", "worst"]
 Picture = Literal["curves", "bars", "sweep", "aggregations", "involvement", "staleness", "losses"]
-
-
-def _measure(name: str) -> str:
-    return known(name, MEASURES, "a measure")
-
-
-MeasureName = Annotated[str, AfterValidator(_measure)]
-Threshold = Annotated[
-    str,
-    Field(pattern=r"^(>=|<=) -?\d+(\.\d+)?$", description="such as '>= 1.2' or '<= 0.01'"),
-]
-
-
-def _change(text: str) -> str:
-    if text.partition("=")[0].strip() in ("seed", "protocol"):
-        raise ValueError(
-            "a study sets seed and protocol itself: use a variant's protocol, or first_seed and "
-            f"--seeds, not {text!r}"
-        )
-    return text
-
-
-Change = Annotated[str, AfterValidator(_change)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
-
-
-def _listed(said: Any) -> Any:
-    return said if isinstance(said, list) else [said]
-
-
-def _each_once(said: list[T]) -> list[T]:
-    if not said or len(set(said)) < len(said):
-        raise ValueError(f"must name at least one, and each once, not {said}")
-    return said
-
-
-Several = Annotated[list[T], BeforeValidator(_listed), AfterValidator(_each_once)]  # or just one
 
 
 class Variant(Section):
@@ -110,7 +73,8 @@ class Claim(Section):
     at: Several[Finite] = Field([], description="at which point, or each of which")
     over_at: Finite | None = Field(None, description="the other's point; none: the same")
     paper: str | None = Field(None, description="the paper's number, if it is a paper's claim")
-    holds: Threshold = Field(description="it holds if the median is so")
+    by: By = Field("median", description="median | worst (every seed must be so; of a value only)")
+    holds: Threshold = Field(description="it holds if the median, or the worst seed, is so")
     partly: Threshold | None = Field(None, description="else it holds partly if it is so")
 
     @property
@@ -128,6 +92,15 @@ class Claim(Section):
         if self.over in self.of and same:
             at = "" if same[0] is None else f" at {same[0]}"
             raise ValueError(f"{self.over!r}{at} is compared with itself: name another over")
+        return self
+
+    @model_validator(mode="after")
+    def _worst_is_of_a_value(self) -> Claim:
+        if self.by == "worst" and self.compare != "value":
+            raise ValueError(
+                f"by = 'worst' and compare = {self.compare!r} do not go together: what is compared "
+                "seed by seed is judged by the median"
+            )
         return self
 
     @model_validator(mode="after")
