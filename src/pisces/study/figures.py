@@ -82,25 +82,24 @@ def _curves(material: Material) -> Figure:
 def _look_closer(panels: Sequence[Axes], records: Sequence[Record]) -> None:
     """Leave out what lies far below the target: the first minutes would flatten all the rest.
 
-    Of every line half is seen at least, however far from the target it stays.
+    Of every line a quarter is seen at least, however far from the target it stays.
     """
-    target, less_is_more = records[0].target, lower_is_better(records[0].metric)
-    values = [v for record in records for v in record.values if v is not None]
-    best = (min if less_is_more else max)(values, default=target)
+    target, metric = records[0].target, records[0].metric
+    up, better, worse = (-1, min, max) if lower_is_better(metric) else (1, max, min)
+    axes = panels[0]  # the others share its scale
+    best = better((v for r in records for v in r.values if v is not None), default=target)
     shown = max(4 * abs(best - target), 0.1 * abs(target))
-    axes, middles = panels[0], _middles(panels)  # the others share its scale
-    at_most_one(axes, records[0].metric, target)
-    low, high = axes.get_ylim()
-    if less_is_more:
-        axes.set_ylim(top=min(high, max(target + shown, *middles)))
-    else:
-        axes.set_ylim(bottom=max(low, min(target - shown, *middles)))
+    far = worse(target - up * shown, *_upper_quarters(panels, up))
+    far = better(far, worse(axes.get_ylim()))
+    near = better(best, target)
+    axes.set_ylim(*sorted((far, near + 0.05 * (near - far))))
+    at_most_one(axes, metric, target)
 
 
-def _middles(panels: Sequence[Axes]) -> list[float]:
-    """The median of each line's values; the target's is among them."""
-    lines = [np.asarray(line.get_ydata()) for axes in panels for line in axes.lines]
-    return [float(np.median(line)) for line in lines if len(line)]
+def _upper_quarters(panels: Sequence[Axes], up: int) -> list[float]:
+    """Where the better quarter of each line's values begins; the target's line is among them."""
+    lines = [up * np.asarray(line.get_ydata()) for axes in panels for line in axes.lines]
+    return [up * float(np.quantile(line, 0.75)) for line in lines if len(line)]
 
 
 def _aggregations(material: Material) -> Figure:
