@@ -79,7 +79,8 @@ REFUSALS = {
     ),
     "setting of a variant": (
         ["protocols.pisces.buffer_size=4"],
-        "buffer_size: unknown key; it is a setting of fedbuff, ca2fl, fadas, pisces-without-adaptive-pace",
+        "buffer_size: unknown key; it is a setting of fedbuff, papaya, ca2fl, fadas, "
+        "pisces-without-adaptive-pace",
         "",
     ),
     "bound below 1": (

@@ -43,6 +43,7 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "aso-fed": protocols.aso_fed,
     "hysync": protocols.hysync,
     "tea-fed": protocols.tea_fed,
+    "papaya": protocols.papaya,
     "ca2fl": protocols.ca2fl,
     "fadas": protocols.fadas,
     "pisces-paper": protocols.pisces_paper,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from math import inf
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from pisces.aggregate.ca2fl import Calibrated
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.memory import MAX_CACHE_BYTES
-from pisces.aggregate.server import AMSGrad, Optimized
+from pisces.aggregate.server import Adam, AMSGrad, Momentum, Optimized
 from pisces.aggregate.staleness import Discount
 from pisces.aggregate.teafed import MixedMean
 from pisces.pace.fedbuff import Buffered
+from pisces.pace.papaya import Papaya
 from pisces.policy import Policies
 from pisces.protocols.words import (
     Against,
@@ -81,6 +83,24 @@ def fadas(
     plain = fedbuff(concurrency, buffer_size=buffer_size, staleness_penalty=0.0)
     how = Optimized(plain.aggregator, AMSGrad(server_rate, patience=patience))
     return replace(plain, aggregator=how)
+
+
+def papaya(
+    concurrency: int,
+    *,
+    buffer_size: BufferSize = None,
+    staleness_penalty: Penalty = 0.5,
+    timeout_s: Annotated[float, Field(gt=0, description="call a task off after; inf: never")] = 240,
+    max_staleness: Annotated[int | None, Field(ge=0, description="abort what is staler")] = None,
+    server_rate: ServerRate = 0.01,
+    server: Annotated[Literal["adam", "sgd"], Field(description="the server's optimiser")] = "adam",
+) -> Policies:
+    """Papaya (Huba et al., MLSys 2022): FedBuff in production, with timeouts and FedAdam."""
+    plain = fedbuff(concurrency, staleness_penalty=staleness_penalty)
+    rule = Adam(server_rate) if server == "adam" else Momentum(server_rate, beta=0.0)
+    goal, after_s = goal_of(buffer_size, concurrency), None if timeout_s == inf else timeout_s
+    pacer = Papaya(concurrency, goal, timeout_s=after_s, max_staleness=max_staleness)
+    return replace(plain, pacer=pacer, aggregator=Optimized(plain.aggregator, rule))
 
 
 def tea_fed(
