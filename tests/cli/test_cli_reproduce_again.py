@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from studyfiles import change, folders, made_at
 
 Pisces = Callable[..., Any]
@@ -57,13 +58,18 @@ def test_more_seeds_add_to_what_there_is(done: Path, pisces: Pisces) -> None:
     assert set(before) < set(made_at())
 
 
-def test_what_is_the_same_run_in_two_studies_is_made_once(done: Path, pisces: Pisces) -> None:
+@pytest.mark.parametrize("by", ["its run folder", "the other study's record"])
+def test_what_is_the_same_run_in_two_studies_is_made_once(
+    done: Path, pisces: Pisces, by: str
+) -> None:
     second = done.parent / "again"
     shutil.copytree(done, second)
     (second / "results.json").unlink()
     change(second, 'name = "pisces"', 'name = "ours"')
     change(second, 'reference = "pisces"', 'reference = "ours"')
     change(second, 'of = "pisces"', 'of = "ours"')
+    if by != "its run folder":
+        shutil.rmtree(Path("runs"))
     before = made_at()
     assert pisces("reproduce", "again", "-q").code == 0
     assert made_at() == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.report.facts import Facts
 from pisces.study import plan, records
-from pisces.study.records import MOST_POINTS, Record, record_of, rounded
+from pisces.study.records import MOST_POINTS, Record, lent, record_of, rounded
 from pisces.study.runs import Wish, planned
 
 
@@ -169,6 +170,26 @@ def test_losses_of_honest_and_corrupted_clients_apart(made: Record) -> None:
     assert made.losses is not None
     assert set(made.losses.honest) == {1}
     assert set(made.losses.corrupted) == {3}
+
+
+EVERY: list[plan.Picture] = ["aggregations", "involvement"]
+
+
+@pytest.mark.parametrize("pictures", [[], EVERY[:1], EVERY[1:], EVERY])
+def test_a_record_is_lent_as_the_other_study_keeps_it(
+    folder: Path, pictures: list[plan.Picture]
+) -> None:
+    run = replace(planned(plan.load(folder), folder, WISH)[0], variant="other", x=7.0)
+    expected = replace(recorded(folder, *pictures), variant="other", x=7.0)
+    assert lent(recorded(folder, *EVERY), run, pictures) == expected
+
+
+@pytest.mark.parametrize("lacking", EVERY)
+def test_a_record_that_lacks_what_a_picture_needs_is_not_lent(
+    folder: Path, lacking: plan.Picture
+) -> None:
+    run = planned(plan.load(folder), folder, WISH)[0]
+    assert lent(recorded(folder, *[p for p in EVERY if p != lacking]), run, EVERY) is None
 
 
 def test_how_it_was_made_is_what_the_run_says(made: Record) -> None:

@@ -25,7 +25,7 @@ from pisces.study import plan
 from pisces.study.claims import in_short, judge
 from pisces.study.page import MEANS_NOTHING, PAGE
 from pisces.study.runs import Wish
-from pisces.study.work import Place, Work, collect, open_study
+from pisces.study.work import Place, Work, borrow, collect, open_study
 
 SMOKE_RUNS = Path("runs/reproduce-smoke")
 RUNS = Path("runs/reproduce")
@@ -86,7 +86,9 @@ def reproduce(
     place = Place(out or SMOKE_RUNS, True) if smoke else Place(out or RUNS, False)
     _check_out(place.runs, found.values())
     if not studies:
-        stdout.print(_listing([open_study(path, place, wish) for path in found.values()]))
+        works = [open_study(path, place, wish) for path in found.values()]
+        borrow(works, found.values(), place)
+        stdout.print(_listing(works))
         return
     folders = [found[name] for name in chosen]
     outcome = Outcome()
@@ -95,6 +97,7 @@ def reproduce(
             held.enter_context(alone_with(folders))
         works = [open_study(path, place, wish) for path in folders]
         _check_cases(wish.cases, works)
+        borrow(works, found.values(), place)
         if not pages_only:
             held.enter_context(alone_in(place.runs))
             collect(works, place)

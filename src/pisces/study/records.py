@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -108,6 +108,26 @@ def record_of(run: Run, plan: Planned, facts: Facts, pictures: Sequence[Picture]
         wall_s=rounded(run.summary.get("wall_s")) or 0.0,
         clients=_clients(facts) if by_client else None,
         losses=_losses(facts) if facts.corrupted and "losses" in pictures else None,
+    )
+
+
+def lent(record: Record, plan: Planned, pictures: Sequence[Picture]) -> Record | None:
+    """A record of the same run as another study keeps it; none if its pictures need more."""
+    by_client = plan.is_first and not {"involvement", "staleness"}.isdisjoint(pictures)
+    by_version = "aggregations" in pictures
+    by_loss = "losses" in pictures and plan.config.data.corrupted > 0
+    lacks = (by_client and record.clients is None) or (by_loss and record.losses is None)
+    if lacks or (by_version and not record.versions_at):
+        return None
+    return replace(
+        record,
+        case=plan.case,
+        variant=plan.variant,
+        x=plan.x,
+        clients=record.clients if by_client else None,
+        losses=record.losses if by_loss else None,
+        versions_at=record.versions_at if by_version else (),
+        versions=record.versions if by_version else (),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,6 +85,14 @@ class Work:
             self.num_reread += self.off_target.pop(run.key, None) is not None
             self.save()
 
+    def borrow(self, run: Planned, lenders: Iterable[Record]) -> None:
+        """Keep the first of these records of the same run that has what the pictures need."""
+        lent = (records.lent(record, run, self.study.figures) for record in lenders)
+        found = next(filter(None, lent), None)
+        if found is not None:
+            self.records[run.key] = found
+            self.has_changed = True
+
     def save(self) -> None:
         """Write the records that count; those of other settings or targets are gone for good."""
         self.has_changed = True
@@ -156,10 +164,21 @@ def open_study(folder: Path, place: Place, wish: Wish) -> Work:
     )
 
 
+def borrow(works: Sequence[Work], studies: Iterable[Path], place: Place) -> None:
+    """Keep what other studies' records say of the same runs: what is the same is made once."""
+    known: dict[tuple[str, float], list[Record]] = {}
+    for study in studies:
+        for record in records.load(place.pages_of(study)):
+            known.setdefault((record.digest, record.target), []).append(record)
+    for work in works:
+        for run in work.left():
+            work.borrow(run, known.get((run.digest, run.target), ()))
+
+
 def collect(works: Sequence[Work], place: Place) -> None:
     """Keep runs that were finished and have no record, or one for another target.
 
-    They may be another study's: what is the same run is made once.
+    They may be another study's, as in `borrow`.
     """
     summaries = sorted(place.runs.glob(f"**/*-seed*/{SUMMARY}"))
     finished = {
@@ -171,6 +190,8 @@ def collect(works: Sequence[Work], place: Place) -> None:
         for run in work.left():
             if run.short_digest in finished:
                 work.add_if_sound(run, finished[run.short_digest])
+        if work.has_changed:  # by what it borrowed
+            work.save()
 
 
 def _is_finished(folder: Path) -> bool:
