@@ -55,7 +55,7 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 }
 # Count up when a protocol comes to do other things with the same settings: runs made before, as
 # `results.json` keeps them, are then no longer its own. Its variants count with it.
-REVISIONS = {"pisces": 3}
+REVISIONS = {"pisces": 4}
 
 
 def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:

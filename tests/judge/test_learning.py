@@ -153,9 +153,9 @@ def test_it_says_once_that_nobody_is_judged(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_where_what_is_usual_is_negative_nobody_is_doubted() -> None:
-    # Of -1, -1, -0.5, -0.5 the median is negative: such losses have no zero to measure from.
-    assert doubts(judge_of(left=(-1.0, -1.0, -0.5, -0.5)), [99.0]) == [False]
-    assert doubts(judge_of(left=(-1.0, -1.0, 1.0, 1.0)), [99.0]) == [True]
+    # Of -1, -0.5, 1, 1 the lower quartile is -0.5: such losses have no zero to measure from.
+    assert doubts(judge_of(left=(-1.0, -0.5, 1.0, 1.0)), [99.0]) == [False]
+    assert doubts(judge_of(left=(-1.0, 1.0, 1.0, 1.0)), [99.0]) == [True]
 
 
 def test_the_doubted_do_not_become_what_is_usual() -> None:
@@ -168,17 +168,17 @@ def test_the_doubted_do_not_become_what_is_usual() -> None:
 
 
 def test_usual_is_what_was_left_to_the_last_twice_as_many_as_run_at_once() -> None:
-    # Twelve of 0.25, then 0.75: with four of them the median of eight is 0.5, and 1.5 decides as
-    # before; with five it is 0.75.
+    # Twelve of 0.25, then 0.75: with five of them the lower quartile of eight, the third, is 0.25
+    # still, and 1.5 decides as before; with six it is 0.75.
     judge = judge_of([2.0] * 12, [0.25] * 12)
-    doubts(judge, [0.75] * 4)
+    doubts(judge, [0.75] * 5)
     assert doubts(judge, [1.6], first=50) == [True]
-    doubts(judge, [0.75], first=104)
+    doubts(judge, [0.75], first=105)
     assert doubts(judge, [1.6], first=51) == [False]
 
 
 def test_who_reports_often_has_one_say_in_what_is_usual() -> None:
-    # Of 0.125, 0.25, 0.25 and a last 0.75 the median is 0.25, not that of seven times 0.75.
+    # Of 0.125, 0.25, 0.25 and a last 0.75 the lower quartile is 0.25, not that of seven times 0.75.
     judge = judge_of()
     for left in (1.0, 0.875, *[0.75] * 5):
         assert doubts(judge, [left], first=3) == [False]

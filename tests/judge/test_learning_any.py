@@ -70,15 +70,19 @@ def by_the_book(updates: Sequence[Update], concurrency: int) -> list[Verdict]:
     return verdicts
 
 
+def quartile(numbers: Sequence[float]) -> float:
+    return sorted(numbers)[len(numbers) // 4]
+
+
 def stands_apart(left: float, guesses: Sequence[float], believed: Sequence[float]) -> bool:
     """Is it beyond both limits, where there are any?"""
-    if not guesses or median(guesses) <= 0 or median(believed) < 0:
+    if not guesses or median(guesses) <= 0 or quartile(believed) < 0:
         return False
     ignorance = median(guesses)
     apart = sorted(abs(each - ignorance) for each in guesses)
     if apart[max(1, 9 * len(apart) // 10) - 1] > 0.5 * ignorance:
         return False
-    return left > max(0.75 * ignorance, 2.5 * median(believed))
+    return left > max(0.75 * ignorance, 2.5 * quartile(believed))
 
 
 @settings(max_examples=150, deadline=None)

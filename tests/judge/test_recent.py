@@ -20,6 +20,14 @@ def recent(numbers: Sequence[float], most: int = 100) -> Recent:
 # --- one number each ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("numbers", "low"),
+    [([5.0], 5.0), ([5.0, 1.0, 3.0], 1.0), ([5.0, 1.0, 3.0, 4.0], 3.0), (range(9, 0, -1), 3.0)],
+)
+def test_the_lower_quartile_has_a_quarter_before_it(numbers: Sequence[float], low: float) -> None:
+    assert recent(numbers).low == low
+
+
 def test_the_median_is_that_of_the_numbers_whatever_their_order() -> None:
     assert recent([3.0, 1.0, 9.0]).median == 3.0
     assert recent([3.0, 1.0, 9.0, 4.0]).median == 3.5

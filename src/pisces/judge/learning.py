@@ -8,11 +8,13 @@ labels cannot be, and what is left is the loss of one who guesses, however far t
 So an update is doubted if the loss left is neither well below that of guessing, nor near what is
 left to others:
 
-    loss_left > 3/4 * ignorance,          ignorance = median loss of those who trained version 0
-    loss_left > 2.5 * usual,              usual = median loss_left of those believed lately
+    loss_left > 3/4 * ignorance,      ignorance = median loss of those who trained version 0
+    loss_left > 2.5 * usual,          usual = lower quartile of loss_left, of those believed lately
 
 Each is taken over the last 2 C clients, who have one say each, however often they report. The
-second keeps still until most clients do learn: when the model is new, hardly anybody does.
+second keeps still until some clients do learn: when the model is new, hardly anybody does. It is a
+quartile because guided selection prefers clients with wrong labels, too: they may be half of those
+heard of lately, when there is nothing to tell them apart by yet.
 Guessing costs everybody alike. Where more than one in ten (rounded up) of the losses of version 0
 is further than half their median from it, the first model knows something already, or losses are
 of different scales: then nobody is judged.
@@ -86,7 +88,7 @@ class NothingLearnt(Judge):
     def _is_doubted(self, left: float) -> bool:
         if len(self._left) < self._min_clients or not len(self._at_first):
             return False
-        ignorance, usual = self._at_first.median, self._left.median
+        ignorance, usual = self._at_first.median, self._left.low
         if ignorance <= 0 or usual < 0 or self._at_first.spread > ALIKE * ignorance:
             self._tell_once()
             return False

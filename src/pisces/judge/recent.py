@@ -37,6 +37,11 @@ class Recent:
         return middle(self._sorted)
 
     @property
+    def low(self) -> float:
+        """The lower quartile: the least that has a quarter of them before it."""
+        return self._sorted[len(self) // 4]
+
+    @property
     def spread(self) -> float:
         """How far from the median nine of ten are at most; of fewer, all but one."""
         most = max(1, 9 * len(self) // 10)
