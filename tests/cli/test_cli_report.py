@@ -141,6 +141,40 @@ def test_runs_are_listed(pisces: Callable[..., Any], finished: Path, killed: Pat
     assert (second[0], second[-2:]) == ("killed", ["not", "over"])
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("{}-seed1", ["{}-seed1"]),  # which says protocol and seed: they have no columns
+        ("a/b-seed1", ["a/b-seed1", "{}", "1"]),
+    ],
+)
+def test_names_of_runs_stay_whole(
+    pisces: Callable[..., Any], finished: Path, name: str, shown: list[str]
+) -> None:
+    protocol = "pisces-without-adaptive-pace"
+    made = Path("out") / name.format(protocol)
+    shutil.copytree(finished, made)
+    config = (made / "config.toml").read_text()
+    (made / "config.toml").write_text(config.replace('"pisces"', f'"{protocol}"', 1))
+    lines = pisces("runs", "out").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    cells = [cell.format(protocol) for cell in shown]
+    assert [line.split()[: len(cells)] for line in lines if "seed1" in line] == [cells]
+
+
+def test_names_that_are_too_long_are_broken_after_a_hyphen(
+    pisces: Callable[..., Any], finished: Path
+) -> None:
+    shutil.copytree(finished, "out/first-of-many/" + "-".join(["words"] * 12))
+    lines = pisces("runs", "out").out.splitlines()
+    firsts = [line.split()[0] for line in lines[2:] if line.strip()]
+    assert firsts == [
+        "first-of-many/",
+        *["words-words-words-words-"] * 2,
+        *["words-words-words-words"],
+    ]
+
+
 def test_runs_as_json(pisces: Callable[..., Any], finished: Path) -> None:
     (found,) = json.loads(pisces("runs", "runs", "--json").out)
     assert (found["folder"], found["protocol"], found["reason"]) == ("runs/first", "pisces", "time")

@@ -40,8 +40,8 @@ OTHER = replace(
 )
 
 
-def lines(table: Table) -> list[str]:
-    console = Console(width=80, color_system=None)
+def lines(table: Table, width: int = 80) -> list[str]:
+    console = Console(width=width, color_system=None)
     with console.capture() as capture:
         console.print(table)
     return [line.rstrip() for line in capture.get().splitlines() if line.strip()]
@@ -99,8 +99,17 @@ def test_nothing_is_cut_off_at_80_columns() -> None:
     both = "\n".join(lines(comparison_table([ROW, replace(wide, speedup_most=20.5)], target=0.84)))
     assert "12.25x to" in both  # the other end is below it
     assert "20.50x" in both
-    # The long name alone is folded.
-    assert "".join(line[1:].split("  ")[0] for line in shown[4:-1]) == wide.protocol
+    # There is no room for the long name: it alone is broken, after a hyphen.
+    assert [line.split()[0] for line in shown[4:6]] == ["pisces-without-", "adaptive-pace"]
+
+
+def test_a_long_name_stays_whole() -> None:
+    long = replace(OTHER, protocol="pisces-without-adaptive-pace", updates=987.0)
+    for width, headings in ((80, "ver- up- max"), (120, "max")):
+        shown = lines(comparison_table([ROW, long], width=width), width)
+        assert max(map(len, shown)) <= width
+        assert " ".join(shown[0].split()) == f"time to speed-up {headings} final wall"
+        assert shown[-3].split()[:3] == ["pisces-without-adaptive-pace", "616", "s"]
 
 
 @pytest.mark.parametrize(

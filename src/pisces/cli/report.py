@@ -75,7 +75,7 @@ def show_comparison(
     if as_json:
         print_json({"rows": [asdict(row) for row in rows], "plots": pictures})
         return
-    stdout.print(comparison_table(rows, target=target, metric=metric))
+    stdout.print(comparison_table(rows, target=target, metric=metric, width=stdout.width))
     _name(pictures)
 
 

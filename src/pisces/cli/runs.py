@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from pisces.cli.console import Json, print_json, stdout
 from pisces.errors import RunError
 from pisces.record.reader import Run, find_runs
-from pisces.report.table import duration
+from pisces.report.table import Room, duration, empty_table, fitting, whole
+
+LONGEST_PART = 26  # of a folder's name that is broken
 
 
 def runs(
@@ -36,27 +39,44 @@ def runs(
     elif not found:
         stdout.print(f"no runs below {folder}; make some: pisces demo")
     else:
-        stdout.print(_table(found, folder))
+        stdout.print(fitting(partial(_table, found, folder), stdout.width))
 
 
-def _table(found: list[Run], below: Path) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+def _table(found: list[Run], below: Path, room: Room) -> Table:
+    table = empty_table(room)
     table.add_column(f"folder in {escape(str(below))}", overflow="fold")
-    table.add_column("protocol", overflow="fold")
-    for heading in ("seed", "versions", "time", "best", "ended by"):
-        table.add_column(heading, justify="right")
+    is_told = room != "roomy" and all(map(_is_told, found))
+    if not is_told:
+        table.add_column("protocol", overflow="fold")
+        table.add_column("seed", justify="right", no_wrap=True)
+    for heading in ("versions", "time", "best", "ended by"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for run in found:
-        table.add_row(*_cells(run, below))
+        names = [_folder(run, below, room), *([] if is_told else _protocol(run, room))]
+        table.add_row(*map(escape, names), *_cells(run))
     return table
 
 
-def _cells(run: Run, below: Path) -> tuple[str, ...]:
+def _is_told(run: Run) -> bool:
+    """Whether the folder's name says protocol and seed, as those of `pisces compare` do."""
+    return run.path.name.startswith(f"{run.protocol}-seed{run.seed}")
+
+
+def _folder(run: Run, below: Path, room: Room) -> str:
+    path = run.path.relative_to(below)
+    if room != "broken":
+        return str(path)
+    return f"{os.sep}\n".join(whole(part, room, LONGEST_PART) for part in path.parts)
+
+
+def _protocol(run: Run, room: Room) -> tuple[str, str]:
+    return whole(run.protocol, room), "" if run.seed is None else str(run.seed)
+
+
+def _cells(run: Run) -> tuple[str, ...]:
     summary = run.summary
     best = summary["best"].get(summary.get("metric", "accuracy"))
     return (
-        escape(str(run.path.relative_to(below))),
-        escape(run.protocol),
-        "" if run.seed is None else str(run.seed),
         str(summary["versions"]),
         duration(summary["at"]),
         "" if best is None else f"{best:.3f}",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias, get_args
 
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -14,30 +17,65 @@ from pisces.report.estimate import MIN_BOOTSTRAP
 
 UNKNOWN = "-"
 LONGEST_NAME = 9  # of a protocol in a heading, for the table to fit into 80 columns
+LONGEST_PIECE = 18  # of a protocol's name that is broken
+Room: TypeAlias = Literal["roomy", "tight", "broken"]  # broken: tight, and so are names
+ROOMS: tuple[Room, ...] = get_args(Room)
 
 
 def comparison_table(
-    rows: Sequence[Row], *, target: float | None = None, metric: str = "accuracy"
+    rows: Sequence[Row],
+    *,
+    target: float | None = None,
+    metric: str = "accuracy",
+    width: int = 80,
 ) -> Table:
     """Protocols side by side; the first row is the reference of the speed-ups."""
     goal = "target" if target is None else f"{target:g}"
     first = rows[0].protocol
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=_caption(rows))
-    # Only a protocol's name may be folded: a number in two pieces is no number.
-    table.add_column("protocol", overflow="fold")
-    for heading in (
-        f"time to\n{goal}",
-        f"speed-up\nof {first if len(first) <= LONGEST_NAME else 'row 1'}",
-        "versions",
-        "updates",
-        "max\nstaleness",
-        f"final\n{metric}",
-        "wall\ntime",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for number, row in enumerate(rows):
-        table.add_row(*_cells(row, is_reference=number == 0))
-    return table
+    reference = first if len(first) <= LONGEST_NAME else "row 1"
+    roomy = ("versions", "updates", "max\nstaleness")
+    tight = ("ver-\nsions", "up-\ndates", "max\nstale")
+
+    def laid_out(room: Room) -> Table:
+        table = empty_table(room, _caption(rows))
+        # Only a protocol's name may be folded: a number in two pieces is no number.
+        table.add_column("protocol", overflow="fold")
+        for heading in (
+            f"time to\n{goal}",
+            f"speed-up\nof {reference}",
+            *(roomy if room == "roomy" else tight),
+            f"final\n{metric}",
+            "wall\ntime",
+        ):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for number, row in enumerate(rows):
+            table.add_row(whole(row.protocol, room), *_cells(row, is_reference=number == 0))
+        return table
+
+    return fitting(laid_out, width)
+
+
+def fitting(laid_out: Callable[[Room], Table], width: int) -> Table:
+    """The roomiest layout that fits into so many columns; the last one folds what does not."""
+    tables = [laid_out(room) for room in ROOMS]
+    console = Console(width=1000)  # what they would take if they could
+    return next((t for t in tables[:-1] if console.measure(t).maximum <= width), tables[-1])
+
+
+def empty_table(room: Room, caption: str | None = None) -> Table:
+    """A table without rows: the roomy one has wider gaps."""
+    is_roomy = room == "roomy"
+    padding = (0, 1, 0, 0) if is_roomy else 0
+    return Table(
+        box=box.SIMPLE_HEAD, padding=padding, pad_edge=False, show_edge=is_roomy, caption=caption
+    )
+
+
+def whole(name: str, room: Room, longest: int = LONGEST_PIECE) -> str:
+    """The name in one piece or, where that is too long, broken after a hyphen."""
+    if room != "broken":
+        return name
+    return "\n".join(textwrap.wrap(name, longest, break_long_words=False))
 
 
 def run_table(run: Run, *, target: float | None = None, metric: str = "accuracy") -> Table:
@@ -91,7 +129,6 @@ def time_text(row: Row) -> str:
 
 def _cells(row: Row, *, is_reference: bool) -> tuple[str, ...]:
     return (
-        row.protocol,
         time_text(row),
         "" if is_reference else speedup_text(row),
         f"{row.versions:,.0f}",
