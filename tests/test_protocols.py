@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
 from collections.abc import Callable
 
@@ -11,6 +13,7 @@ from worlds import NAN, update, view, weights
 from pisces import protocols
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
+from pisces.build import PROTOCOLS
 from pisces.errors import ConfigError
 from pisces.judge.clusters import LossOutliers
 from pisces.judge.learning import NothingLearnt
@@ -335,3 +338,16 @@ def test_variants_take_the_settings_of_pisces() -> None:
         protocols.pisces_without_guard,
     ):
         assert protocol(20, staleness_bound=4).pacer.next_check(world) == 10.0
+
+
+# --- the house's rule -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_protocol_is_one_short_composition(name: str) -> None:
+    function = ast.parse(inspect.getsource(inspect.unwrap(PROTOCOLS[name]))).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    said, *body = function.body
+    assert isinstance(said, ast.Expr)  # what it is, and whose
+    assert body[-1].end_lineno is not None
+    assert body[-1].end_lineno - body[0].lineno < 10

@@ -19,7 +19,18 @@ import typer
 from rich.markup import escape
 
 import pisces
-from pisces.cli import compare, config, data, demo, evaluate, report, reproduce, run, runs
+from pisces.cli import (
+    compare,
+    config,
+    data,
+    demo,
+    evaluate,
+    protocols,
+    report,
+    reproduce,
+    run,
+    runs,
+)
 from pisces.cli.console import stderr
 from pisces.errors import PiscesError
 
@@ -39,6 +50,7 @@ app.command("runs")(runs.runs)
 app.command("reproduce")(reproduce.reproduce)
 app.command("evaluate")(evaluate.evaluate)
 app.command("config")(config.config)
+app.command("protocols")(protocols.protocols)
 app.add_typer(data.app)
 
 

@@ -1,4 +1,4 @@
-"""Uniform selection."""
+"""Uniform selection: any client is as likely as any other."""
 
 from __future__ import annotations
 
