@@ -95,7 +95,18 @@ REFUSALS = {
     ),
     "strict without a deadline": (
         ["protocols.pisces.pace=strict"],
-        "a strict pace needs clients.deadline_s",
+        "protocols.pisces: a strict pace needs clients.deadline_s",
+        "",
+    ),
+    "no guard by its name": (
+        ["protocols.pisces.guard=none"],
+        "protocols.pisces: guard: must be 'learning' or 'clusters'; without any it is "
+        "pisces-without-guard",
+        "",
+    ),
+    "nothing where there must be something": (
+        ["protocols.pisces.pace=none"],
+        "protocols.pisces: pace: must be 'remaining', 'paper', 'elapsed' or 'strict', not none",
         "",
     ),
     "negative guess": (
@@ -105,7 +116,7 @@ REFUSALS = {
     ),
     "guess for a pace that needs none": (
         ["protocols.pisces.unseen_latency_s=180"],
-        "unseen_latency_s: 180.0 would do nothing: the pace remaining needs no guess",
+        "protocols.pisces: unseen_latency_s: 180.0 would do nothing: the pace remaining needs no",
         "leave it out",
     ),
     "sizes larger than the data": (
@@ -322,6 +333,11 @@ def test_a_resolved_config_spells_out_its_protocol_and_no_other() -> None:
     assert done.protocols["pisces"]["pace"] == "elapsed"
     assert done.protocols["pisces"]["selection_penalty"] == 0.5
     assert resolved(done) == done
+
+
+def test_none_is_a_setting_left_out() -> None:
+    given = parse("[protocols.pisces]\nfull_share = 0.5", ["protocols.pisces.full_share=none"])
+    assert resolved(given) == resolved(parse(""))
 
 
 # --- the parts ------------------------------------------------------------------------------------

@@ -277,6 +277,23 @@ def test_values_are_numbers_words_lists_and_truths(change: str, value: Any) -> N
     assert type(config) is type(value)
 
 
+def test_none_takes_a_value_away() -> None:
+    text = "[data]\nsize = 12\n[clients]\ndeadline_s = 5\n[protocols.pisces]\nfull_share = 0.5"
+    keys = ("data.size", "clients.deadline_s", "stop.time_s", "protocols.pisces.full_share")
+    config = parse(text, [*(f"{key}=none" for key in keys), "stop.versions=3"])
+    assert (config.data.size, config.clients.deadline_s) == (None, None)
+    assert config.stop.time_s == math.inf  # no limit
+    assert config.protocols == {"pisces": {"full_share": None}}
+    assert parse(to_toml(config)).protocols == {"pisces": {}}
+
+
+def test_none_is_no_value_where_there_must_be_one() -> None:
+    assert refusal("", "clients.count=none") == (
+        "config: clients.count: must be a valid integer, not none"
+    )
+    assert parse("", ['model.name="none"']).model.name == "none"  # in quotes it is a word
+
+
 def test_settings_of_protocols_can_be_set() -> None:
     config = parse("", ["protocols.pisces.pace=strict", "protocols.pisces.staleness_bound=3"])
     assert config.protocols == {"pisces": {"pace": "strict", "staleness_bound": 3}}

@@ -8,7 +8,8 @@ A `Simulation` holds the parts as objects, so the Python API can bring its own.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pisces import config as cfg
@@ -23,7 +24,7 @@ from pisces.execute.virtual import VirtualExecutor
 from pisces.explain import known
 from pisces.machine import device_of
 from pisces.models.flat import flatten
-from pisces.parts import Simulation
+from pisces.parts import Simulation, check_deadline
 from pisces.policy import Policies
 from pisces.record.lines import Recorder
 from pisces.settings import checked, defaults_of
@@ -138,7 +139,10 @@ def simulation(config: cfg.Config) -> Simulation:
 def policies_of(config: cfg.Config) -> Policies:
     """The config's protocol with its settings."""
     settings = resolved(config).protocols[config.protocol]
-    return named_policies(config.protocol, config.clients.concurrency, settings)
+    policies = named_policies(config.protocol, config.clients.concurrency, settings)
+    with _named(config.protocol):
+        check_deadline(policies.pacer, config.clients.deadline_s)
+    return policies
 
 
 def named_policies(
@@ -153,7 +157,17 @@ def named_policies(
             )
         return protocol
     told = settings_of(known(protocol, PROTOCOLS, "protocol"), settings)
-    return PROTOCOLS[protocol](concurrency, **told.model_dump())
+    with _named(protocol):
+        return PROTOCOLS[protocol](concurrency, **told.model_dump())
+
+
+@contextmanager
+def _named(protocol: str) -> Iterator[None]:
+    """Say of settings that do not go together whose they are."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"protocols.{protocol}: {error}") from None
 
 
 def settings_of(name: str, given: Mapping[str, Any]) -> cfg.Section:

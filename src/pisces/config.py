@@ -421,7 +421,7 @@ def check(values: Mapping[str, Any], source: str = "config") -> Config:
 
 
 def _apply(values: dict[str, Any], change: str) -> None:
-    """Set `a.b=value` in nested tables; the value is TOML, or a plain word."""
+    """Set `a.b=value` in nested tables; the value is TOML, or a plain word: `none` is no value."""
     key, equals, raw = change.partition("=")
     *tables, last = key.strip().split(".")
     if not equals or not last:
@@ -437,7 +437,7 @@ def _value(raw: str) -> Any:
     try:
         return tomlkit.parse(f"value = {raw}").unwrap()["value"]
     except TOMLKitError:
-        return raw
+        return None if raw == "none" else raw
 
 
 def all_keys() -> list[str]:
@@ -473,4 +473,9 @@ def _latency_kinds() -> list[str]:
 
 def to_toml(config: Config) -> str:
     """The config as TOML with every default spelled out; a key without a value is left out."""
-    return tomlkit.dumps(config.model_dump(exclude_none=True))
+    values = config.model_dump(exclude_none=True)
+    values["protocols"] = {
+        name: {key: value for key, value in given.items() if value is not None}
+        for name, given in config.protocols.items()
+    }
+    return tomlkit.dumps(values)

@@ -53,7 +53,8 @@ def _rule(detail: ErrorDetails, key: str, keys: Sequence[str], owners: Mapping[s
             rule = "must be a table"
         case _:
             rule = detail["msg"].replace("Input should be", "must be")
-    return f"{rule}, not {shortened(detail['input'])}"
+    given = detail["input"]
+    return f"{rule}, not {'none' if given is None else shortened(given)}"
 
 
 def _path(detail: ErrorDetails, kinds: Sequence[str]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from pisces.execute.failures import Failures
 from pisces.explain import known
 from pisces.machine import device_of, in_words, num_cores
 from pisces.objective import Goal, goal_of
-from pisces.policy import Policies
+from pisces.policy import Pacer, Policies
 from pisces.stop import Stop
 from pisces.train.base import Loss, Precision, Recipe, Trainer
 from pisces.train.processes import can_fork
@@ -95,11 +95,7 @@ class Simulation:
 
     def _check_pace(self) -> None:
         pacer, num_clients = self.policies.pacer, self.data.num_clients
-        if pacer.needs_deadline and self.deadline_s is None:
-            raise ConfigError(
-                "a strict pace needs clients.deadline_s (say three times the slowest latency): it "
-                "waits for the slowest, and one silent client would stop it for ever"
-            )
+        check_deadline(pacer, self.deadline_s)
         if pacer.min_clients > num_clients:
             raise ConfigError(
                 f"the pace waits for {pacer.min_clients} updates at once, but there are only "
@@ -171,3 +167,12 @@ class Simulation:
             raise ConfigError(
                 f"stop.metric: must be one of {', '.join(measured)}, not {stop.metric!r}"
             )
+
+
+def check_deadline(pacer: Pacer, deadline_s: float | None) -> None:
+    """Refuse a pace that one silent client would stop for ever."""
+    if pacer.needs_deadline and deadline_s is None:
+        raise ConfigError(
+            "a strict pace needs clients.deadline_s (say three times the slowest latency): it "
+            "waits for the slowest, and one silent client would stop it for ever"
+        )

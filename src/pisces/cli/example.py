@@ -23,7 +23,7 @@ def example() -> str:
 
 def _head() -> Iterator[str]:
     yield "# A Pisces run: every key with its default value."
-    yield "# A key behind '#' has no value unless you give it one."
+    yield "# A key behind '#' has no value unless you give it one; --set KEY=none takes it away."
     yield ""
     yield from _keys(Config)
 

@@ -14,7 +14,11 @@ ConfigFile = Annotated[
 ]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. clients.count=50."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting, e.g. clients.count=50 or data.size=none.",
+    ),
 ]
 Out = Annotated[
     Path | None, typer.Option(help="Folder to write; without it a new one below ./runs.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from pisces.aggregate.mean import Reference, Share
 from pisces.aggregate.staleness import Form as Forms
@@ -48,8 +48,17 @@ Unseen = Annotated[
     float, Field(ge=0, description="latency of a client not seen yet; 0: the slowest seen")
 ]
 Window = Annotated[int, Field(ge=0, le=1000, description="versions that count as similar")]
+
+
+def _some_guard(value: object) -> object:
+    if value in (None, "none", False):
+        raise ValueError("must be 'learning' or 'clusters'; without any it is pisces-without-guard")
+    return value
+
+
 Guard = Annotated[
     Literal["learning", "clusters"],
+    BeforeValidator(_some_guard),
     Field(
         description="learning: whoever learns nothing from its own data is dropped and loses a "
         "credit; clusters: losses in no cluster cost one, as in the paper"
