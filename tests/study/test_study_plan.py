@@ -171,11 +171,11 @@ def guide() -> str:
 
 def test_the_example_in_the_docs_is_a_study(tmp_path: Path) -> None:
     text = guide().split("```toml\n")[1].split("```")[0]
-    assert len(text.splitlines()) <= 30
+    assert len(text.splitlines()) <= 60
     (tmp_path / "study.toml").write_text(text)
     (tmp_path / "digits.toml").write_text("")
     runs = planned(plan.load(tmp_path), tmp_path, WISH)
-    assert len(runs) == 2 * 5
+    assert len(runs) == 2 * 3 * 3  # variants, points, seeds
     for run in runs[:2]:
         build.policies_of(run.config)
 
