@@ -171,7 +171,7 @@ def test_a_run_with_corrupted_clients_says_how_many_were_found(
     pisces: Callable[..., Any], small: str
 ) -> None:
     # By clusters, which here take some for outliers who are not: the line has two numbers.
-    changes = ["data.corrupted=0.25", "clients.credits=1", "stop.time_s=200"]
+    changes = ["data.corrupted=0.25", "clients.credits=1", "stop.time_s=300"]
     changes.append("protocols.pisces.guard=clusters")
     ran = pisces("run", small, *(f"--set={change}" for change in changes), "--out", "spoilt")
     corrupted = set(world.corrupted_clients(config.load(Path(small), changes)).tolist())
