@@ -26,14 +26,13 @@ from pisces.select.oort import Oort
 from pisces.select.pisces import Guided
 from pisces.select.tifl import Tiers
 from pisces.select.uniform import Uniform
-from pisces.types import Plan
 
 SELECTORS: dict[str, Callable[[], Selector]] = {
     "uniform": Uniform,
     "guided": Guided,
     "guided, no staleness": lambda: Guided(staleness_penalty=0.0),
     "guided, no exploration": lambda: Guided(exploration=0.0, min_exploration=0.0),
-    "compass": lambda: Compass(lambda _version: Plan(batch_size=8)),
+    "compass": Compass,
     "oort": Oort,
     "oort, slots one at a time": lambda: Oort(exploration_draw="binomial"),
     "oort, with a blacklist": lambda: Oort(max_picks=2),

@@ -142,6 +142,7 @@ def test_nobody_is_judged_where_version_0_costs_some_much_more(
 
 
 def test_it_says_once_that_nobody_is_judged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "pisces")
     judge = judge_of([2.0] * 8 + [3.001, 9.0], [0.25] * 10, concurrency=5)
     doubts(judge, [1.6, 1.6, 1.6])
     assert [record.message for record in caplog.records] == [

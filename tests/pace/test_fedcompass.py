@@ -118,7 +118,7 @@ def run(seconds: Sequence[float], until: float, failures: Failures | None = None
         layout=START.layout,
         failures=failures,
     )
-    selector = Compass(lambda _version: plan, min_steps=2)
+    selector = Compass(min_steps=2)
     policies = Policies(selector, Grouped(len(seconds)), DiscountedMean(reference="base"))
     small = World(concurrency=len(seconds), plan=plan, stop=Stop(time_s=until), deadline_s=60.0)
     lines = assemble(policies, small, executor=executor).run()

@@ -21,12 +21,12 @@ PLAN = Plan(epochs=2, batch_size=10, learning_rate=0.3)  # 20 steps for 100 samp
 
 def steps(selector: Compass, seen: View) -> list[tuple[int, int | None]]:
     """Whom it starts, in this order, and the steps of each."""
-    picks = selector.pick(seen, 9, generator(0, "select"))
+    picks = selector.pick(replace(seen, plan=PLAN), 9, generator(0, "select"))
     return [(a.client, None if a.plan is None else a.plan.max_steps) for a in picks]
 
 
 def compass(min_steps: int | None = 4, max_steps: int | None = None) -> Compass:
-    return Compass(lambda _version: PLAN, min_steps=min_steps, max_steps=max_steps)
+    return Compass(min_steps=min_steps, max_steps=max_steps)
 
 
 def test_joins_those_who_leave_it_the_most_steps() -> None:
@@ -81,10 +81,10 @@ def test_nobody_does_more_than_its_plan_and_the_fewest_are_a_fifth_of_that() -> 
     assert sorted(steps(compass(min_steps=3, max_steps=99), newcomers)) == [(0, 3), (1, 3), (2, 2)]
 
 
-def test_the_rest_of_the_plan_is_the_versions_own() -> None:
-    selector = Compass(lambda version: replace(PLAN, learning_rate=1.0 / version))
-    [picked] = selector.pick(view([100], version=4), 1, generator(0, "select"))
-    assert picked.plan == replace(PLAN, learning_rate=0.25, max_steps=4)
+def test_the_rest_of_the_plan_is_the_runs_own() -> None:
+    seen = replace(view([100]), plan=replace(PLAN, proximal=0.25))
+    [picked] = Compass().pick(seen, 1, generator(0, "select"))
+    assert picked.plan == replace(PLAN, proximal=0.25, max_steps=4)
 
 
 @given(
@@ -94,8 +94,8 @@ def test_the_rest_of_the_plan_is_the_versions_own() -> None:
     ),
 )
 def test_steps_are_within_their_bounds(seed: int, plan: Plan) -> None:
-    seen = random_view(seed, 12)
-    for picked in Compass(lambda _version: plan).pick(seen, 12, generator(seed, "select")):
+    seen = replace(random_view(seed, 12), plan=plan)
+    for picked in Compass().pick(seen, 12, generator(seed, "select")):
         most, _ = num_steps(int(seen.clients.num_examples[picked.client]), plan)
         assert picked.plan is not None
         assert picked.plan.max_steps is not None

@@ -35,6 +35,7 @@ from pisces.types import (
     Layout,
     Left,
     Outlier,
+    Plan,
     Started,
     State,
     Task,
@@ -76,8 +77,11 @@ class ClientManager:
         self._view: View | None = None
         self._view_mark = (0.0, 0, 0)  # when and after which change it was taken
 
-    def view(self, now: float) -> View:
-        """This instant, for policies to look at; the same one until something changes."""
+    def view(self, now: float, plan: Plan = Plan()) -> View:  # noqa: B008 (frozen)
+        """This instant, for policies to look at; the same one until something changes.
+
+        `plan` is that of tasks started from this version.
+        """
         mark = (now, self.version, self.table.changes.mark)
         if self._view is None or self._view_mark != mark:
             self._view_mark = mark
@@ -92,6 +96,7 @@ class ClientManager:
                 running=self._running_columns.seen(),
                 buffer=tuple(self.buffer),
                 history=self.history,
+                plan=plan,
             )
         return self._view
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pisces.clients.running import Running
 from pisces.clients.table import Changes, Columns, Members
-from pisces.types import Evaluated, Update
+from pisces.types import Evaluated, Plan, Update
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,8 @@ class View:
     `clients` are columns indexed by client id; `changes` tells whose rows changed since one looked
     last. `free` are the clients that may be started: there, trusted, not running, and no update
     waiting; `unseen` those of them nobody has heard from yet. `history` holds the evaluations
-    finished so far.
+    finished so far, and `plan` is the local work of a task started now, unless a selector says
+    otherwise.
     """
 
     now: float
@@ -34,6 +35,7 @@ class View:
     running: Running
     buffer: Sequence[Update]
     history: Sequence[Evaluated] = ()
+    plan: Plan = Plan()  # noqa: RUF009 (frozen)
 
     @property
     def is_selectable(self) -> NDArray[np.bool_]:

@@ -96,7 +96,7 @@ class NothingLearnt(Judge):
 
     def _tell_once(self) -> None:
         if not self._told:
-            log.warning("guard: nobody is judged, as version 0 does not cost everybody alike")
+            log.info("guard: nobody is judged, as version 0 does not cost everybody alike")
         self._told = True
 
     def state(self) -> State:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,6 @@ from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Assignment, Selector
 from pisces.select.top import Floats, Ids, choose
-from pisces.types import Plan
 
 ROUNDING = 1e-9  # of a step: whoever is as fast as another gets as many
 
@@ -26,8 +25,8 @@ class Compass(Selector):
     with `max_steps`. Those who start together are given their steps one after the other, the
     fastest first, so the slower may join the faster.
 
-    `plans` tells the default plan of a version. Nobody does more steps than that plan has for it,
-    which is also what `max_steps` None means; `min_steps` None is a fifth of that.
+    Nobody does more steps than the run's own plan has for it, which is also what `max_steps` None
+    means; `min_steps` None is a fifth of that.
 
     Differs from the paper:
 
@@ -38,13 +37,7 @@ class Compass(Selector):
     * a newcomer does `min_steps` and belongs to no group; in the authors' code it does `max_steps`.
     """
 
-    def __init__(
-        self,
-        plans: Callable[[int], Plan],
-        *,
-        min_steps: int | None = None,
-        max_steps: int | None = None,
-    ) -> None:
+    def __init__(self, *, min_steps: int | None = None, max_steps: int | None = None) -> None:
         for name, value in (("min_steps", min_steps), ("max_steps", max_steps)):
             if value is not None and value < 1:
                 raise ConfigError(f"{name}: must be at least 1, not {value}")
@@ -52,7 +45,6 @@ class Compass(Selector):
             raise ConfigError(
                 f"min_steps: must be at most max_steps = {max_steps}, not {min_steps}"
             )
-        self._plans = plans
         self._min_steps = min_steps
         self._max_steps = max_steps
 
@@ -63,10 +55,9 @@ class Compass(Selector):
         seconds = view.seconds_per_step(clients)
         fastest_first = np.argsort(seconds, kind="stable")  # who is not known comes last
         clients, seconds = clients[fastest_first], seconds[fastest_first]
-        plan = self._plans(view.version)
-        steps = self._steps(seconds, _own_steps(view, clients, plan), view.expected_at - view.now)
+        steps = self._steps(seconds, _own_steps(view, clients), view.expected_at - view.now)
         return [
-            Assignment(client, replace(plan, max_steps=num_steps))
+            Assignment(client, replace(view.plan, max_steps=num_steps))
             for client, num_steps in zip(clients.tolist(), steps, strict=True)
         ]
 
@@ -88,8 +79,9 @@ def _joined(due_in: Floats, seconds_per_step: float, least: int, most: int) -> i
     return int(fitting.max()) if len(fitting) else most
 
 
-def _own_steps(view: View, clients: Ids, plan: Plan) -> Ids:
+def _own_steps(view: View, clients: Ids) -> Ids:
     """The steps the plan has for each; a last batch of one sample joins the one before it."""
+    plan = view.plan
     num, size = view.clients.num_examples[clients], plan.batch_size
     per_epoch = -(-num // size) - ((num % size == 1) & (num > size) & (size > 1))
     steps = np.maximum(per_epoch, 1) * plan.epochs
