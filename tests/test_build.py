@@ -79,8 +79,19 @@ REFUSALS = {
     ),
     "setting of a variant": (
         ["protocols.pisces.buffer_size=4"],
-        "buffer_size: unknown key; it is a setting of fedbuff, papaya, ca2fl, fadas, "
+        "buffer_size: unknown key; it is a setting of fedbuff, papaya, ca2fl, fadas, port, "
         "pisces-without-adaptive-pace",
+        "",
+    ),
+    "steps that take no time": (
+        ["protocol=fedcompass"],
+        "latency: the protocol gives clients as many steps as they have time for, but these "
+        "latencies do not grow with steps: use latency.kind = 'compute'",
+        "",
+    ),
+    "a pull without a deadline": (
+        ["protocol=port"],
+        "protocols.port: a strict pace needs clients.deadline_s",
         "",
     ),
     "bound below 1": (
@@ -291,7 +302,7 @@ def test_strict_with_a_deadline_is_fine() -> None:
 
 @pytest.mark.parametrize("name", build.PROTOCOLS)
 def test_every_protocol_can_be_named(name: str) -> None:
-    policies = build.policies_of(config_of(f"protocol={name}"))
+    policies = build.policies_of(config_of(f"protocol={name}", "clients.deadline_s=60"))
     assert policies.pacer.slots(view([10] * 9)) == 5
 
 

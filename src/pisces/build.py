@@ -47,6 +47,8 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "papaya": protocols.papaya,
     "ca2fl": protocols.ca2fl,
     "fadas": protocols.fadas,
+    "port": protocols.port,
+    "fedcompass": protocols.fedcompass,
     "pisces-paper": protocols.pisces_paper,
     "pisces-artifact": protocols.pisces_artifact,
     "pisces-without-selection": protocols.pisces_without_selection,

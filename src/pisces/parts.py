@@ -62,6 +62,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self._check_numbers()
         self._check_pace()
+        self._check_steps()
         self._check_stop()
         self._check_trainer()
 
@@ -100,6 +101,14 @@ class Simulation:
             raise ConfigError(
                 f"the pace waits for {pacer.min_clients} updates at once, but there are only "
                 f"{num_clients} clients; lower buffer_size (or over-select less)"
+            )
+
+    def _check_steps(self) -> None:
+        grows = getattr(self.latency, "grows_with_steps", True)  # of one's own: it is said to
+        if self.policies.selector.sets_steps and not grows:
+            raise ConfigError(
+                "latency: the protocol gives clients as many steps as they have time for, but "
+                "these latencies do not grow with steps: use latency.kind = 'compute'"
             )
 
     def _check_trainer(self) -> None:

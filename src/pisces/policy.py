@@ -61,6 +61,11 @@ class Selector(Stateful, Protocol):
         """At most `slots` different clients out of `view.selectable`."""
         ...
 
+    @property
+    def sets_steps(self) -> bool:
+        """Does it give clients fewer steps so that they take less time?"""
+        return False
+
 
 class Pacer(Stateful, Protocol):
     """When do we aggregate, and how many may run?"""

@@ -46,6 +46,8 @@ class PerClient:
     The factor is exp(jitter x a standard normal draw): its median is 1.
     """
 
+    grows_with_steps = False
+
     def __init__(self, base_s: ArrayLike, jitter: float = 0.0, seed: int = 0) -> None:
         self._base_s = _positive("base latency", base_s)
         self._jitter = _checked_jitter(jitter)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from pisces.protocols.buffered import ca2fl as ca2fl
 from pisces.protocols.buffered import fadas as fadas
 from pisces.protocols.buffered import fedbuff as fedbuff
+from pisces.protocols.buffered import fedcompass as fedcompass
 from pisces.protocols.buffered import papaya as papaya
+from pisces.protocols.buffered import port as port
 from pisces.protocols.buffered import tea_fed as tea_fed
 from pisces.protocols.mixing import aso_fed as aso_fed
 from pisces.protocols.mixing import fedasync as fedasync

@@ -11,14 +11,18 @@ from pydantic import Field
 from pisces.aggregate.ca2fl import Calibrated
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.memory import MAX_CACHE_BYTES
+from pisces.aggregate.port import SimilarityMean
 from pisces.aggregate.server import Adam, AMSGrad, Momentum, Optimized
 from pisces.aggregate.staleness import Discount
 from pisces.aggregate.teafed import MixedMean
 from pisces.pace.fedbuff import Buffered
+from pisces.pace.fedcompass import Grouped
 from pisces.pace.papaya import Papaya
+from pisces.pace.port import Port
 from pisces.policy import Policies
 from pisces.protocols.words import (
     Against,
+    Bound,
     BufferSize,
     CacheBytes,
     MixingRate,
@@ -26,6 +30,7 @@ from pisces.protocols.words import (
     ServerRate,
     ShareBy,
 )
+from pisces.select.fedcompass import Compass
 from pisces.select.uniform import Uniform
 
 
@@ -101,6 +106,45 @@ def papaya(
     goal, after_s = goal_of(buffer_size, concurrency), None if timeout_s == inf else timeout_s
     pacer = Papaya(concurrency, goal, timeout_s=after_s, max_staleness=max_staleness)
     return replace(plain, pacer=pacer, aggregator=Optimized(plain.aggregator, rule))
+
+
+def port(
+    concurrency: int,
+    *,
+    buffer_size: BufferSize = None,
+    staleness_bound: Bound = None,
+    staleness_weight: Annotated[float, Field(ge=0, description="of freshness")] = 1.0,
+    similarity_weight: Annotated[
+        float, Field(ge=0, description="of pointing where the model last went")
+    ] = 1.0,
+) -> Policies:
+    """PORT (Su and Li, IWQoS 2022): FedBuff; who would be too stale hands in what there is."""
+    bound = concurrency if staleness_bound is None else staleness_bound
+    how = SimilarityMean(
+        staleness_weight=staleness_weight,
+        half_staleness=bound,
+        similarity_weight=similarity_weight,
+    )
+    return Policies(Uniform(), Port(concurrency, goal_of(buffer_size, concurrency), bound), how)
+
+
+def fedcompass(
+    concurrency: int,
+    *,
+    min_steps: Annotated[
+        int | None, Field(ge=1, description="fewest local steps; none: a fifth of the plan's")
+    ] = None,
+    max_steps: Annotated[
+        int | None, Field(ge=1, description="most local steps; none: the plan's")
+    ] = None,
+    slack: Annotated[float, Field(ge=1, description="how much longer a group is waited for")] = 1.2,
+) -> Policies:
+    """FedCompass (Li et al., ICLR 2024): as many steps for each as let groups arrive together.
+
+    It needs latencies that grow with the steps: latency.kind = "compute".
+    """
+    selector = Compass(min_steps=min_steps, max_steps=max_steps)
+    return Policies(selector, Grouped(concurrency, slack), DiscountedMean(reference="base"))
 
 
 def tea_fed(

@@ -48,6 +48,11 @@ class Compass(Selector):
         self._min_steps = min_steps
         self._max_steps = max_steps
 
+    @property
+    def sets_steps(self) -> bool:
+        """That is how they arrive together."""
+        return True
+
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Draw without replacement, then share out the steps."""
         num = max(0, min(slots, len(view.free)))
