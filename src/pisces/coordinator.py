@@ -199,7 +199,7 @@ class Coordinator:
     # --- what they need ---------------------------------------------------------------------------
 
     def _view(self) -> View:
-        return self._manager.view(self._executor.now, self._plans(self._manager.version))
+        return self._manager.view(self._executor.now, self._plans)
 
     def _wanted(self, update: Update) -> bool:
         return self._pacer.accepts(self._view(), update)

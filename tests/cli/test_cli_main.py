@@ -14,7 +14,17 @@ import pisces as package
 from pisces.cli import runs
 from pisces.cli.main import app
 
-COMMANDS = ("demo", "run", "compare", "report", "runs", "reproduce", "evaluate", "config")
+COMMANDS = (
+    "demo",
+    "run",
+    "compare",
+    "report",
+    "runs",
+    "reproduce",
+    "evaluate",
+    "config",
+    "protocols",
+)
 
 
 def test_the_version(pisces: Callable[..., Any]) -> None:

@@ -21,7 +21,7 @@ PLAN = Plan(epochs=2, batch_size=10, learning_rate=0.3)  # 20 steps for 100 samp
 
 def steps(selector: Compass, seen: View) -> list[tuple[int, int | None]]:
     """Whom it starts, in this order, and the steps of each."""
-    picks = selector.pick(replace(seen, plan=PLAN), 9, generator(0, "select"))
+    picks = selector.pick(replace(seen, plans=lambda _version: PLAN), 9, generator(0, "select"))
     return [(a.client, None if a.plan is None else a.plan.max_steps) for a in picks]
 
 
@@ -82,7 +82,7 @@ def test_nobody_does_more_than_its_plan_and_the_fewest_are_a_fifth_of_that() -> 
 
 
 def test_the_rest_of_the_plan_is_the_runs_own() -> None:
-    seen = replace(view([100]), plan=replace(PLAN, proximal=0.25))
+    seen = replace(view([100]), plans=lambda _version: replace(PLAN, proximal=0.25))
     [picked] = Compass().pick(seen, 1, generator(0, "select"))
     assert picked.plan == replace(PLAN, proximal=0.25, max_steps=4)
 
@@ -94,7 +94,7 @@ def test_the_rest_of_the_plan_is_the_runs_own() -> None:
     ),
 )
 def test_steps_are_within_their_bounds(seed: int, plan: Plan) -> None:
-    seen = replace(random_view(seed, 12), plan=plan)
+    seen = replace(random_view(seed, 12), plans=lambda _version: plan)
     for picked in Compass().pick(seen, 12, generator(seed, "select")):
         most, _ = num_steps(int(seen.clients.num_examples[picked.client]), plan)
         assert picked.plan is not None

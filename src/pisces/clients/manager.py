@@ -18,7 +18,7 @@ from pisces.clients.checks import (
 )
 from pisces.clients.running import RunningColumns
 from pisces.clients.table import ClientTable
-from pisces.clients.view import View
+from pisces.clients.view import Plans, View, one_plan
 from pisces.policy import Judge, Verdict
 from pisces.saving import load_task, load_update, save_task, save_update
 from pisces.types import (
@@ -35,7 +35,6 @@ from pisces.types import (
     Layout,
     Left,
     Outlier,
-    Plan,
     Started,
     State,
     Task,
@@ -77,11 +76,8 @@ class ClientManager:
         self._view: View | None = None
         self._view_mark = (0.0, 0, 0)  # when and after which change it was taken
 
-    def view(self, now: float, plan: Plan = Plan()) -> View:  # noqa: B008 (frozen)
-        """This instant, for policies to look at; the same one until something changes.
-
-        `plan` is that of tasks started from this version.
-        """
+    def view(self, now: float, plans: Plans = one_plan) -> View:
+        """This instant, for policies to look at; the same one until something changes."""
         mark = (now, self.version, self.table.changes.mark)
         if self._view is None or self._view_mark != mark:
             self._view_mark = mark
@@ -96,7 +92,7 @@ class ClientManager:
                 running=self._running_columns.seen(),
                 buffer=tuple(self.buffer),
                 history=self.history,
-                plan=plan,
+                plans=plans,
             )
         return self._view
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,13 @@ from numpy.typing import NDArray
 from pisces.clients.running import Running
 from pisces.clients.table import Changes, Columns, Members
 from pisces.types import Evaluated, Plan, Update
+
+Plans: TypeAlias = Callable[[int], Plan]
+
+
+def one_plan(_version: int) -> Plan:
+    """The same plan whatever the version."""
+    return Plan()
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,8 +29,7 @@ class View:
     `clients` are columns indexed by client id; `changes` tells whose rows changed since one looked
     last. `free` are the clients that may be started: there, trusted, not running, and no update
     waiting; `unseen` those of them nobody has heard from yet. `history` holds the evaluations
-    finished so far, and `plan` is the local work of a task started now, unless a selector says
-    otherwise.
+    finished so far. `plans` tells the local work of a task by the version it starts from.
     """
 
     now: float
@@ -35,7 +42,12 @@ class View:
     running: Running
     buffer: Sequence[Update]
     history: Sequence[Evaluated] = ()
-    plan: Plan = Plan()  # noqa: RUF009 (frozen)
+    plans: Plans = one_plan
+
+    @property
+    def plan(self) -> Plan:
+        """The local work of a task started now, unless a selector says otherwise."""
+        return self.plans(self.version)
 
     @property
     def is_selectable(self) -> NDArray[np.bool_]:
