@@ -36,13 +36,13 @@ from pisces.stop import Stop
 from pisces.types import Event, Task
 
 
-def with_setting(setting: str) -> st.SearchStrategy[str]:
-    """The protocols with an adaptive pace that have this setting."""
-    takes = {name for name, make in PROTOCOLS.items() if setting in signature(make).parameters}
+def with_setting(*names: str) -> st.SearchStrategy[str]:
+    """Protocols that have these settings, and do something with them."""
+    takes = {p for p in PROTOCOLS if {*names} <= signature(PROTOCOLS[p]).parameters.keys()}
     return st.sampled_from(sorted(takes - {"pisces-without-adaptive-pace"}))
 
 
-bounded, paced = with_setting("staleness_bound"), with_setting("pace")
+bounded, paced = with_setting("staleness_bound", "unseen_latency_s"), with_setting("pace")
 
 
 def by_the_paper(protocol: str, guess_s: float) -> dict[str, Any]:
