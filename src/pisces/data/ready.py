@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import BinaryIO, cast
+from uuid import uuid4
 
 import numpy as np
 
@@ -252,18 +253,18 @@ def _keep(raw: Raw, target: Path) -> None:
 
 def _write(target: Path, fill: Callable[[BinaryIO], object]) -> str:
     """Write under another name, then rename; returns the checksum."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}-", suffix=".part", dir=target.parent)
+    # Named before it is made: however early Ctrl-C comes, it is known what to remove.
+    part = target.with_name(f".{target.name}-{uuid4().hex[:8]}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with part.open("xb") as file:
             fill(file)
             file.flush()
             os.fsync(file.fileno())
-        digest = _digest(Path(name))
-        Path(name).chmod(0o644)  # a temporary file is for its owner only
-        Path(name).replace(target)
+        digest = _digest(part)
+        part.replace(target)
     finally:
         with suppress(OSError):
-            Path(name).unlink()  # there only if something went wrong, or Ctrl-C
+            part.unlink()  # there only if something went wrong, or Ctrl-C
     return digest
 
 
