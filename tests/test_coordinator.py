@@ -32,7 +32,7 @@ from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
 from pisces.clients.view import View
 from pisces.coordinator import EVALUATION_POLL_S
-from pisces.errors import PolicyError
+from pisces.errors import ConfigError, PolicyError
 from pisces.evaluate import Background, Inline, Schedule
 from pisces.execute.availability import Markov
 from pisces.execute.base import Capabilities
@@ -42,7 +42,7 @@ from pisces.execute.virtual import VirtualExecutor
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.port import Port
 from pisces.policy import Aggregator, Assignment, Combination, Policies, Selector
-from pisces.protocols import fedavg
+from pisces.protocols import fedavg, port
 from pisces.record.lines import Line
 from pisces.select.uniform import Uniform
 from pisces.stop import Stop
@@ -204,6 +204,14 @@ def test_where_nothing_can_be_called_off_late_updates_are_dropped() -> None:
     assert_lawful(lines, 3)
 
 
+class Asking(Port):
+    """A pace that would rather pull, and can do without."""
+
+    @property
+    def needs_pull(self) -> bool:
+        return False
+
+
 @pytest.mark.parametrize("pulls", [True, False])
 def test_a_task_is_pulled_where_it_can_be_and_never_called_off_instead(pulls: bool) -> None:
     # Client 1 takes 9 s and is one version behind at 2, when client 0 has arrived twice.
@@ -211,8 +219,8 @@ def test_a_task_is_pulled_where_it_can_be_and_never_called_off_instead(pulls: bo
     hand_in = answer(lambda _task: 0.0)
     can = Capabilities(cancels=True, pulls=pulls)
     executor = FakeExecutor(joins(2), answers, can, hand_in=hand_in)
-    port = Policies(Uniform(), Port(2, 1, bound=1), DiscountedMean(reference="base"))
-    lines = assemble(port, World(concurrency=2, stop=Stop(time_s=2.5)), executor=executor).run()
+    policies = Policies(Uniform(), Asking(2, 1, bound=1), DiscountedMean(reference="base"))
+    lines = assemble(policies, World(concurrency=2, stop=Stop(time_s=2.5)), executor=executor).run()
     asked = [task.client for task in executor.submitted if task.id in executor.pulled]
     assert asked == ([1] if pulls else [])
     slow = [line["at"] for line in of_kind(lines, "arrived") if line["client"] == 1]
@@ -788,3 +796,10 @@ def test_a_selector_may_be_a_generator() -> None:
 
     lines = simulate(replace(fedavg(2), selector=Lazy()), replace(PAIR, stop=Stop(versions=2)))
     assert num_versions(lines) == 2
+
+
+def test_a_pace_that_counts_on_pulling_is_refused_where_nobody_can_be_pulled() -> None:
+    policies = port(2)
+    assert assemble(policies, PAIR, executor=FakeExecutor(joins(2))).coordinator.reason is None
+    with pytest.raises(ConfigError, match="this executor cannot: choose another protocol"):
+        assemble(policies, PAIR, executor=FakeExecutor(joins(2), None, Capabilities(cancels=True)))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
-from pisces.errors import PolicyError
+from pisces.errors import ConfigError, PolicyError
 from pisces.evaluate import Evaluator, Schedule
 from pisces.execute.base import Executor
 from pisces.policy import Assignment, Policies
@@ -58,6 +58,11 @@ class Coordinator:
         tick_s: float = 0.0,
         deadline_s: float | None = None,
     ) -> None:
+        if policies.pacer.needs_pull and not executor.capabilities.pulls:
+            raise ConfigError(
+                "the pace counts on asking running clients for what there is, and this executor "
+                "cannot: choose another protocol"
+            )
         self.weights = weights
         self.published = weights
         self.reason: str | None = None

@@ -70,6 +70,11 @@ class Weights:
     flat: torch.Tensor
     layout: Layout
 
+    @property
+    def parameters(self) -> torch.Tensor:
+        """The leading part, without buffers: what optimisers, clipping and noise may touch."""
+        return self.flat[: self.layout.num_parameters]
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -60,7 +60,7 @@ class Calibrated(Aggregator):
         """The mean of the updates, and what their clients' last ones differ from everybody's."""
         num_clients = view.clients.num_clients
         if self._remember:
-            self._last.require_room(num_clients, _parameters(weights))
+            self._last.require_room(num_clients, weights.parameters)
         start = self._calibrated(weights, updates, num_clients)
         shares = np.full(len(updates), 1 / len(updates))
         made = moved(start, updates, shares, "base", self._server_rate)
@@ -83,10 +83,10 @@ class Calibrated(Aggregator):
 
     def _note(self, updates: Sequence[Update]) -> None:
         """These are the last updates of their clients from now on."""
-        first = _parameters(updates[0].weights)
+        first = updates[0].weights.parameters
         total = torch.zeros_like(first) if self._sum is None else self._sum.clone()
         for update in updates:
-            step = _parameters(update.weights) - _parameters(update.base)
+            step = update.weights.parameters - update.base.parameters
             last = self._last.get(update.client)
             total.add_(step if last is None else step - last)
             self._last.put(update.client, step)
@@ -103,7 +103,3 @@ class Calibrated(Aggregator):
         """Take both up."""
         self._last.restore(state)
         self._sum = state.arrays.get("sum")
-
-
-def _parameters(weights: Weights) -> torch.Tensor:
-    return weights.flat[: weights.layout.num_parameters]

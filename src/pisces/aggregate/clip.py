@@ -66,14 +66,13 @@ class Clipped(Aggregator):
 
 
 def _length(update: Update) -> torch.Tensor:
-    split = update.base.layout.num_parameters
-    length: torch.Tensor = (update.weights.flat[:split] - update.base.flat[:split]).norm()
+    length: torch.Tensor = (update.weights.parameters - update.base.parameters).norm()
     return length
 
 
 def _shortened(update: Update, share: float) -> Update:
     """The update gone only so much of its way."""
-    split = update.base.layout.num_parameters
-    base, flat = update.base.flat[:split], update.weights.flat.clone()
-    flat[:split] = torch.lerp(base, flat[:split], share) if share > 0 else base  # not 0 x inf
-    return replace(update, weights=Weights(flat, update.weights.layout))
+    base, new = update.base.parameters, Weights(update.weights.flat.clone(), update.base.layout)
+    gone = torch.lerp(base, new.parameters, share) if share > 0 else base  # not 0 x inf
+    new.parameters.copy_(gone)
+    return replace(update, weights=new)

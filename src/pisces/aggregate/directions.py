@@ -49,7 +49,7 @@ class Directions:
 
     def moved(self, weights: Weights, num_updates: int) -> None:
         """The new version's weights, made of so many updates."""
-        self._lately.add(_parameters(weights), num_updates)
+        self._lately.add(weights.parameters, num_updates)
 
     def state(self) -> State:
         """Both so far, and where the model was lately."""
@@ -72,11 +72,11 @@ def directions(
     None where nobody moved; agreement of fewer than two; turning back where the model has not
     moved yet.
     """
-    together = torch.zeros_like(_parameters(updates[0].base))
+    together = torch.zeros_like(updates[0].base.parameters)
     squares = back = ways = torch.zeros((), device=together.device)
     for update in updates:  # one after the other: all steps at once would be as many models
-        base = _parameters(update.base)
-        step = _parameters(update.weights) - base
+        base = update.base.parameters
+        step = update.weights.parameters - base
         together += step
         squares = squares + step.dot(step)
         if lately is not None:
@@ -94,7 +94,3 @@ def _ratio(part: float, whole: float) -> float | None:
 
 def _nearer(value: float, found: float | None, share: float) -> float:
     return value if found is None else value + (found - value) * share
-
-
-def _parameters(weights: Weights) -> torch.Tensor:
-    return weights.flat[: weights.layout.num_parameters]

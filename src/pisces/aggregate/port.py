@@ -70,7 +70,7 @@ class SimilarityMean(Aggregator):
     ) -> Combination:
         """The mean; how it moved the model is remembered."""
         made = moved(weights, updates, self.coefficients(updates, view), "base")
-        self._movement = _parameters(made.weights) - _parameters(weights)
+        self._movement = made.weights.parameters - weights.parameters
         return made
 
     def coefficients(self, updates: Sequence[Update], view: View) -> Floats:
@@ -87,7 +87,7 @@ class SimilarityMean(Aggregator):
         """Between each update and the last movement, in one look at the device."""
         if self._movement is None:
             return np.zeros(len(updates))
-        steps = (_parameters(u.weights) - _parameters(u.base) for u in updates)
+        steps = (u.weights.parameters - u.base.parameters for u in updates)
         cosines = torch.stack([_cosine(step, self._movement) for step in steps])
         return np.array(cosines.tolist())
 
@@ -104,7 +104,3 @@ def _cosine(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Of the angle between two vectors; 0 where one has no direction, or is too long to tell."""
     cosine = a.dot(b) / (a.norm() * b.norm())
     return torch.where(cosine.isfinite(), cosine.clamp(-1.0, 1.0), torch.zeros_like(cosine))
-
-
-def _parameters(weights: Weights) -> torch.Tensor:
-    return weights.flat[: weights.layout.num_parameters]

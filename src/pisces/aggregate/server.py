@@ -90,30 +90,18 @@ class Adam:
     ) -> tuple[torch.Tensor, Memory]:
         """Every parameter in proportion to how large its steps are lately."""
         m = torch.lerp(_before(memory, "m", pseudo), pseudo, 1 - self.beta1)
-        v = torch.lerp(_before(memory, "v", pseudo, self.tau**2), pseudo.square(), 1 - self.beta2)
+        v = self._next(_before(memory, "v", pseudo, self.tau**2), pseudo.square())
         return self.rate * m / (v.sqrt() + self.tau), {"m": m, "v": v}
 
+    def _next(self, v: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+        return torch.lerp(v, square, 1 - self.beta2)
 
-@dataclass(frozen=True, slots=True)
-class Yogi:
+
+class Yogi(Adam):
     """FedYogi's; see the module's formulas. Its v forgets large steps more slowly than Adam's."""
 
-    rate: float
-    beta1: float = 0.9
-    beta2: float = 0.99
-    tau: float = 1e-3
-
-    def __post_init__(self) -> None:
-        _check(self.rate, self.beta1, self.beta2, tau=self.tau)
-
-    def step(
-        self, pseudo: torch.Tensor, staleness: int, memory: Memory
-    ) -> tuple[torch.Tensor, Memory]:
-        """Every parameter in proportion to how large its steps are lately."""
-        m = torch.lerp(_before(memory, "m", pseudo), pseudo, 1 - self.beta1)
-        v, square = _before(memory, "v", pseudo, self.tau**2), pseudo.square()
-        v = v - (1 - self.beta2) * square * (v - square).sign()
-        return self.rate * m / (v.sqrt() + self.tau), {"m": m, "v": v}
+    def _next(self, v: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+        return v - (1 - self.beta2) * square * (v - square).sign()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -87,9 +87,8 @@ class Record:
 def record_of(run: Run, plan: Planned, facts: Facts, pictures: Sequence[Picture]) -> Record:
     """What is kept of a finished run, as far as the study's pictures need it."""
     chosen = _thinned(len(facts.times), MOST_POINTS)
-    versions = _thinned(len(facts.aggregated_at), MOST_VERSIONS)
-    versions = versions if "aggregations" in pictures else []
-    by_client = plan.is_first and not {"involvement", "staleness"}.isdisjoint(pictures)
+    needs = _needs(plan, pictures)
+    versions = _thinned(len(facts.aggregated_at), MOST_VERSIONS) if needs.versions else []
     return Record(
         case=plan.case,
         variant=plan.variant,
@@ -106,28 +105,41 @@ def record_of(run: Run, plan: Planned, facts: Facts, pictures: Sequence[Picture]
         made_with=run.summary.get("made_with", ""),
         trained_by=run.summary.get("trained_by", ""),
         wall_s=rounded(run.summary.get("wall_s")) or 0.0,
-        clients=_clients(facts) if by_client else None,
-        losses=_losses(facts) if facts.corrupted and "losses" in pictures else None,
+        clients=_clients(facts) if needs.clients else None,
+        losses=_losses(facts) if facts.corrupted and needs.losses else None,
     )
+
+
+class Needs(NamedTuple):
+    """What a study's pictures are drawn from, beside curves."""
+
+    clients: bool
+    versions: bool
+    losses: bool
+
+
+def _needs(plan: Planned, pictures: Sequence[Picture]) -> Needs:
+    by_client = plan.is_first and not {"involvement", "staleness"}.isdisjoint(pictures)
+    return Needs(by_client, "aggregations" in pictures, "losses" in pictures)
 
 
 def lent(record: Record, plan: Planned, pictures: Sequence[Picture]) -> Record | None:
     """A record of the same run as another study keeps it; none if its pictures need more."""
-    by_client = plan.is_first and not {"involvement", "staleness"}.isdisjoint(pictures)
-    by_version = "aggregations" in pictures
-    by_loss = "losses" in pictures and plan.config.data.corrupted > 0
-    lacks = (by_client and record.clients is None) or (by_loss and record.losses is None)
-    if lacks or (by_version and not record.versions_at):
+    needs = _needs(plan, pictures)
+    lacks_losses = needs.losses and plan.config.data.corrupted > 0 and record.losses is None
+    if lacks_losses or (needs.clients and record.clients is None):
+        return None
+    if needs.versions and not record.versions_at:
         return None
     return replace(
         record,
         case=plan.case,
         variant=plan.variant,
         x=plan.x,
-        clients=record.clients if by_client else None,
-        losses=record.losses if by_loss else None,
-        versions_at=record.versions_at if by_version else (),
-        versions=record.versions if by_version else (),
+        clients=record.clients if needs.clients else None,
+        losses=record.losses if needs.losses else None,
+        versions_at=record.versions_at if needs.versions else (),
+        versions=record.versions if needs.versions else (),
     )
 
 
