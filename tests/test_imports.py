@@ -48,6 +48,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("clients.manager", "clients.view", "execute.base"),
     },
     "settings": {"config", "explain"},
+    "mix": {"config", "explain", "settings"},
+    "sense": {"policy"},
     "parts": {
         *(
             "config",
