@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": set(),
     "world": {"config", "explain", "data", "models", "execute"},
     "protocols": {
-        *("policy", "select", "pace", "aggregate", "judge"),
+        *("policy", "clients.view", "select", "pace", "aggregate", "judge"),
     },
     "coordinator": {
         *("policy", "saving", "stop", "evaluate", "record.lines"),

@@ -39,7 +39,7 @@ from pisces.select.pisces import Guided
 from pisces.select.tifl import Tiers
 from pisces.select.uniform import Uniform
 from pisces.sense import check_sense
-from pisces.settings import Makers, checked
+from pisces.settings import Makers, checked, defaults_of
 from pisces.stop import Stop
 from pisces.train.base import Recipe
 from pisces.types import Plan
@@ -71,7 +71,7 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 }
 # Count up when a protocol comes to do other things with the same settings: runs made before, as
 # `results.json` keeps them, are then no longer its own. Its variants count with it.
-REVISIONS = {"pisces": 4}
+REVISIONS = {"pisces": 5}
 
 # Single policies, for the tables that replace a part of a protocol.
 SELECTORS: Makers = {
@@ -247,13 +247,16 @@ def resolved(config: cfg.Config) -> cfg.Config:
 def _settings(config: cfg.Config) -> dict[str, Any]:
     """Those of its protocol; the others' are only checked.
 
-    A variant takes the settings of what it is a variant of, where it has none of its own.
+    A variant takes the settings of what it is a variant of, where it has none of its own, but for
+    those of the part it does without.
     """
     name = known(config.protocol, PROTOCOLS, "protocol")
     for other, given in config.protocols.items():
         settings_of(known(other, PROTOCOLS, "protocols"), given)
     original = getattr(PROTOCOLS[name], "variant_of", name)
-    given = {**config.protocols.get(original, {}), **config.protocols.get(name, {})}
+    shared = config.protocols.get(original, {})
+    own = defaults_of(PROTOCOLS[name])
+    given = {k: v for k, v in shared.items() if k in own} | config.protocols.get(name, {})
     return settings_of(name, given).model_dump(exclude_none=True)
 
 

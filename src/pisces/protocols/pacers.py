@@ -27,6 +27,7 @@ from pisces.protocols.words import (
     Slack,
     TaskTimeout,
     Timeout,
+    WideBound,
 )
 
 
@@ -91,9 +92,9 @@ def adaptive(
     return Adaptive(concurrency, bound, mode=mode, unseen_latency_s=unseen_latency_s)
 
 
-def remaining(concurrency: int, *, staleness_bound: Bound = None) -> Pacer:
+def remaining(concurrency: int, *, staleness_bound: WideBound = None) -> Pacer:
     """That of pisces: what is left of b is spread over the time each client has left."""
-    return Remaining(concurrency, concurrency if staleness_bound is None else staleness_bound)
+    return Remaining(concurrency, 2 * concurrency if staleness_bound is None else staleness_bound)
 
 
 def grouped(concurrency: int, *, slack: Slack = 1.2) -> Pacer:
