@@ -102,7 +102,7 @@ def test_every_triple_runs_or_is_refused_with_its_reason(who: str) -> None:
 
 
 def test_how_many_triples_there_are() -> None:
-    # Today: 19 aggregators, of which 2 mix in turn and 4 need several, so 17 go with paces that hand
+    # Today: 19 aggregators, 2 of them mix in turn and 4 need several, so 17 go with paces that hand
     # over several at once and 15 with the others. Cohorts (3 selectors): 2 paces of rounds x 17.
     # Compass: 3 paces x 17. The other 5, not with fedcompass: 7 paces x 17 and 2 of one x 15.
     # 102 + 51 + 745 = 898 make sense, 9 x 10 x 19 - 898 = 812 do not.
