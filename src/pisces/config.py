@@ -335,7 +335,9 @@ Latency = Annotated[
 class Config(Section):
     """Everything a run depends on."""
 
-    protocol: str = Field("pisces", description="pisces | fedbuff | oort | fedavg | a variant")
+    protocol: str = Field(
+        "pisces", description="pisces | fedbuff | oort | ...: see `pisces protocols`"
+    )
     seed: Annotated[int, Field(ge=0)] = Field(1, description="all randomness comes from it")
     tick_s: NonNegative = Field(
         0.0, description="decide only every so many seconds, as the paper does (5); 0: at events"
