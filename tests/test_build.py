@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 from worlds import view
 
-from pisces import build, parts
+from pisces import build, parts, protocols
 from pisces.build import resolved, settings_of, simulation, wire
 from pisces.config import Config, check, parse
 from pisces.errors import ConfigError, DataError, MissingDataError, PiscesError
@@ -299,6 +299,12 @@ def test_strict_with_a_deadline_is_fine() -> None:
 
 
 # --- protocols ------------------------------------------------------------------------------------
+
+
+def test_every_protocol_that_is_found_has_a_name() -> None:
+    named = {name.replace("-", "_"): protocol for name, protocol in build.PROTOCOLS.items()}
+    assert dict(protocols._found()) == named
+    assert all(getattr(protocols, name) is protocol for name, protocol in named.items())
 
 
 @pytest.mark.parametrize("name", build.PROTOCOLS)

@@ -10,9 +10,11 @@ from pydantic import Field
 
 from pisces.aggregate.mean import DiscountedMean
 from pisces.pace.fedavg import Rounds
+from pisces.pace.timed import Timed
 from pisces.policy import Policies
-from pisces.protocols.words import OverSelection, RoundDeadline
+from pisces.protocols.words import OverSelection, RoundDeadline, Timeout
 from pisces.select.autofl import QLearning
+from pisces.select.fedar import Trusting
 from pisces.select.fedcs import Fitting
 from pisces.select.oort import Oort
 from pisces.select.tifl import Tiers
@@ -26,7 +28,7 @@ def fedavg(
     round_deadline_s: RoundDeadline = None,
 ) -> Policies:
     """FedAvg (McMahan et al., AISTATS 2017): a random cohort, wait for it, average by samples."""
-    enough = None if over_selection is None else _first(concurrency, over_selection)
+    enough = enough_of(over_selection, concurrency)
     return Policies(
         selector=Uniform(),
         pacer=Rounds(concurrency, enough=enough, deadline_s=round_deadline_s),
@@ -101,6 +103,33 @@ def autofl(
     return replace(fedavg(concurrency), selector=learner)
 
 
-def _first(concurrency: int, over_selection: float) -> int:
+def fedar(
+    concurrency: int,
+    *,
+    timeout_s: Timeout = 60.0,
+    max_latency_s: Annotated[
+        float | None, Field(gt=0, description="leave out who took longer last time; none: nobody")
+    ] = None,
+    min_examples: Annotated[int, Field(ge=0, description="leave out who has fewer samples")] = 0,
+    min_trust: Annotated[
+        float, Field(ge=0, le=50, description="least of it (50 at first, 100 at most)")
+    ] = 10.0,
+) -> Policies:
+    """FedAR (Imteaj and Amini, ICMLA 2020): clients by trust, a timeout, the late count next time.
+
+    Whoever is late is picked less often from then on: choose a timeout that most can keep.
+    """
+    selector = Trusting(
+        timeout_s=timeout_s,
+        max_latency_s=math.inf if max_latency_s is None else max_latency_s,
+        min_examples=min_examples,
+        min_trust=min_trust,
+    )
+    return Policies(selector, Timed(concurrency, timeout_s), DiscountedMean(reference="base"))
+
+
+def enough_of(over_selection: float | None, concurrency: int) -> int | None:
     """How many of an over-selected cohort are used: C / over_selection, rounded down."""
+    if over_selection is None:
+        return None
     return max(1, math.floor(concurrency / over_selection + 1e-9))  # 13 / 1.3 is 9.999...
