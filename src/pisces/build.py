@@ -43,6 +43,7 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "autofl": protocols.autofl,
     "aso-fed": protocols.aso_fed,
     "hysync": protocols.hysync,
+    "fedar": protocols.fedar,
     "tea-fed": protocols.tea_fed,
     "papaya": protocols.papaya,
     "ca2fl": protocols.ca2fl,

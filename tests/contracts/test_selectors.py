@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from dataclasses import fields
@@ -44,9 +43,9 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
     "fedcs, little time": lambda: Fitting(deadline_s=20.0, sequential_upload_s=1.0),
     "autofl": QLearning,
     "fedar": lambda: Trusting(timeout_s=60.0),
-    "fedar, whoever it is": lambda: Trusting(timeout_s=60.0, min_trust=-math.inf),
+    "fedar, few are fit": lambda: Trusting(timeout_s=60.0, max_latency_s=5.0),
 }
-MAY_LEAVE_SLOTS_FREE = {"oort, with a blacklist", "fedcs, little time", "fedar"}
+MAY_LEAVE_SLOTS_FREE = {"oort, with a blacklist", "fedcs, little time", "fedar, few are fit"}
 
 every_selector = pytest.mark.parametrize("name", SELECTORS)
 views = st.builds(random_view, st.integers(0, 10**6), st.integers(1, 30))

@@ -64,6 +64,14 @@ def test_a_run_by_hand() -> None:
     assert_lawful(lines, 3)
 
 
+def test_the_same_run_by_name() -> None:
+    # Client 2 is late twice, which leaves it some trust, and there is a seat for everybody.
+    world = World(latencies=[1.0, 2.0, 7.0], stop=Stop(time_s=15.0))
+    made = of_kind(simulate("fedar", world, timeout_s=4.0), "aggregated")
+    assert [a["at"] for a in made] == [4.0, 7.0, 11.0, 14.0]
+    assert made[1]["weights"] == pytest.approx([1 / 3] * 3)  # the late one counts like the others
+
+
 def test_when_nobody_made_it_the_first_to_arrive_is_aggregated_at_once() -> None:
     policies = Policies(Uniform(), Timed(2, 1.0), DiscountedMean(reference="base"))
     lines = simulate(policies, World(latencies=[3.0, 5.0], stop=Stop(time_s=5.5)))

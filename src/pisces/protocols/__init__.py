@@ -24,6 +24,7 @@ from pisces.protocols.pisces import pisces_without_guard as pisces_without_guard
 from pisces.protocols.pisces import pisces_without_selection as pisces_without_selection
 from pisces.protocols.pisces import pisces_without_staleness as pisces_without_staleness
 from pisces.protocols.synchronous import autofl as autofl
+from pisces.protocols.synchronous import fedar as fedar
 from pisces.protocols.synchronous import fedavg as fedavg
 from pisces.protocols.synchronous import fedcs as fedcs
 from pisces.protocols.synchronous import oort as oort

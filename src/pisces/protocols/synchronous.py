@@ -10,9 +10,11 @@ from pydantic import Field
 
 from pisces.aggregate.mean import DiscountedMean
 from pisces.pace.fedavg import Rounds
+from pisces.pace.timed import Timed
 from pisces.policy import Policies
 from pisces.protocols.words import OverSelection, RoundDeadline
 from pisces.select.autofl import QLearning
+from pisces.select.fedar import Trusting
 from pisces.select.fedcs import Fitting
 from pisces.select.oort import Oort
 from pisces.select.tifl import Tiers
@@ -99,6 +101,33 @@ def autofl(
         lower_is_better=lower_is_better,
     )
     return replace(fedavg(concurrency), selector=learner)
+
+
+def fedar(
+    concurrency: int,
+    *,
+    timeout_s: Annotated[
+        float, Field(gt=0, description="how long to wait; who takes longer loses trust")
+    ] = 60.0,
+    max_latency_s: Annotated[
+        float | None, Field(gt=0, description="leave out who took longer last time; none: nobody")
+    ] = None,
+    min_examples: Annotated[int, Field(ge=0, description="leave out who has fewer samples")] = 0,
+    min_trust: Annotated[
+        float, Field(ge=0, le=50, description="least of it (50 at first, 100 at most)")
+    ] = 10.0,
+) -> Policies:
+    """FedAR (Imteaj and Amini, ICMLA 2020): clients by trust, a timeout, the late count next time.
+
+    Whoever is late is picked less often from then on: choose a timeout that most can keep.
+    """
+    selector = Trusting(
+        timeout_s=timeout_s,
+        max_latency_s=math.inf if max_latency_s is None else max_latency_s,
+        min_examples=min_examples,
+        min_trust=min_trust,
+    )
+    return Policies(selector, Timed(concurrency, timeout_s), DiscountedMean(reference="base"))
 
 
 def _first(concurrency: int, over_selection: float) -> int:

@@ -1,4 +1,4 @@
-"""FedAR's selection: clients with enough resources, the most trustworthy first."""
+"""FedAR's selection: clients with enough resources, the more trusted the more likely."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from pisces.clients.view import View
 from pisces.policy import Assignment, Selector
+from pisces.select.draw import draw
 from pisces.select.settings import check_range
-from pisces.select.top import Floats, Ids, top
+from pisces.select.top import Floats, Ids
 from pisces.types import State
 
 _TRUST, _REPORTS, _LOST, _MISSED = range(4)  # the rows of the books
@@ -20,26 +21,31 @@ _TRUST, _REPORTS, _LOST, _MISSED = range(4)  # the rows of the books
 
 @dataclass(eq=False, kw_only=True)
 class Trusting(Selector):
-    """Whoever has been on time most, if its resources are enough.
+    """Whoever has enough resources, the more likely the more often it has been on time.
 
     Imteaj and Amini, "FedAR: Activity and Resource-Aware Federated Learning Model for Distributed
     Mobile Robots", ICMLA 2020. Trust begins at `start` and grows by `reward` with each update
     within `timeout_s`. A task is missed when its update took longer or never came. The
     first one missed costs `penalty`; any later one `ban` where more than `most` of the client's
-    tasks so far were missed, `blame` where more than `some`, else `penalty`. The free clients of
-    highest trust are picked, ties are drawn; whoever stands below `min_trust` is not, nor is who
-    needs longer than `max_latency_s` or has fewer than `min_examples` samples.
+    tasks so far were missed, `blame` where more than `some`, else `penalty`. Trust stays between
+    `min_trust` and `max_trust`. Free clients are drawn in proportion to it, but for those who need
+    longer than `max_latency_s` or have fewer than `min_examples` samples.
 
     Differs from the paper:
 
+    * clients are drawn, the paper takes the most trusted. Only who is picked can gain trust, so the
+      first cohort would be picked for ever, and nobody ever hear from the others. For the same
+      reason trust has bounds: nobody gets so far ahead that the others are as good as left out, and
+      who has lost it all is drawn now and then, and may mend it (with a `min_trust` of 0, where
+      nobody else is free);
     * resources are what the server knows of them: the latency of the last update stands for
       processor, memory and bandwidth, and one nobody has heard from passes. Samples are told when a
       client joins, so everybody must have enough;
     * a task that was called off counts as missed, whoever's doing it was;
     * a client is not banned for an update far from the others: that is what the judges
       (`pisces.judge`) are for;
-    * a client left out for its latency or its trust never gets to mend it. Where that is everybody,
-      nobody is picked.
+    * a client left out for its latency never gets to mend it. Where that is everybody, nobody is
+      picked.
 
     From memory of the paper, not checked: 50, +8, -2, -8, -16, a fifth and a half.
     """
@@ -54,22 +60,24 @@ class Trusting(Selector):
     ban: float = 16.0
     some: float = 0.2  # of a client's tasks
     most: float = 0.5
-    min_trust: float = 0.0
+    min_trust: float = 10.0
+    max_trust: float = 100.0
 
     def __post_init__(self) -> None:
         check_range(self, 0, inf, "timeout_s", "max_latency_s", "min_examples")
         check_range(self, 0, inf, "reward", "penalty", "blame", "ban")
         check_range(self, 0, 1, "most")
         check_range(self, 0, self.most, "some")
-        check_range(self, -inf, self.start, "min_trust")
+        check_range(self, 0, self.start, "min_trust")
+        check_range(self, self.start, inf, "max_trust")
         self._books = np.empty((4, 0))
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
-        """See who was on time, then take the most trusted."""
+        """See who was on time, then draw by trust."""
         self._books = self._looked(view)
         fit = np.flatnonzero(view.is_selectable & self._is_fit(view))
-        best = fit[top(self._books[_TRUST, fit], slots, rng)]
-        return [Assignment(client) for client in best.tolist()]
+        drawn = fit[draw(self._books[_TRUST, fit], slots, rng)]
+        return [Assignment(client) for client in drawn.tolist()]
 
     def trust(self, view: View) -> Floats:
         """What every client's trust is now."""
@@ -80,7 +88,7 @@ class Trusting(Selector):
         facts = view.clients
         is_slow = facts.latency_s > self.max_latency_s  # not where it is unknown
         has_data = facts.num_examples >= self.min_examples
-        is_fit: NDArray[np.bool_] = (self._books[_TRUST] >= self.min_trust) & ~is_slow & has_data
+        is_fit: NDArray[np.bool_] = ~is_slow & has_data
         return is_fit
 
     def _looked(self, view: View) -> Floats:
@@ -95,6 +103,7 @@ class Trusting(Selector):
         books[_MISSED] += num_missed
         costs = self._costs(books[_MISSED], facts.num_reports + lost)
         books[_TRUST] += np.where(is_late, 0.0, self.reward * num_reports) - costs * num_missed
+        books[_TRUST] = books[_TRUST].clip(self.min_trust, self.max_trust)
         return books
 
     def _costs(self, num_missed: Floats, num_tasks: Ids) -> Floats:
