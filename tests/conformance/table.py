@@ -28,7 +28,9 @@ from pisces.pace.papaya import Papaya
 from pisces.pace.pisces import Adaptive
 from pisces.pace.port import Port
 from pisces.pace.remaining import Remaining
+from pisces.pace.timed import Timed
 from pisces.select.autofl import QLearning
+from pisces.select.fedar import Trusting
 from pisces.select.fedcompass import Compass
 from pisces.select.fedcs import Fitting
 from pisces.select.oort import Oort
@@ -140,6 +142,9 @@ OORT_NEW = [*(score / sum(SCORES) for score in SCORES), 5 / 11, 6 / 11]
 # {0, 2}, {4, 5}, {5, 3}, {3, 1} and {1, 3}. Newcomers are profiled before any tier is drawn.
 TIERS = Who(Tiers, (0.2, 0.4, 0.2, 0.6, 0.2, 0.4), (0, 0, 0, 0, 1, 1))
 
+# FedAR. Everybody who is known has been back once, within 60 s: its trust is 50 + 8; others' is 50.
+TRUSTED = Who(Trusting, THIRD, two_of({0: 58, 1: 58, 2: 58, 3: 58, 4: 50, 5: 50}))
+
 # --- when -----------------------------------------------------------------------------------------
 
 # A cohort starts when the last one is done with, and is ready when nobody of it runs.
@@ -153,6 +158,8 @@ BY_LATENCY = When(Adaptive, (2, False, 50.0), (2, True, 50.0), (10, True, 40.0))
 # Client 9 is back at 130, 90 s after 40, with 10 + 1 - 1 intervals left: 9 s. Client 8 needs 90 s
 # in 11 intervals, client 2 11.5 s in 10.
 BY_REMAINDER = When(Remaining, (2, False, 49.0), (2, True, 49.0), (10, True, 40.0))
+# Every 60 s, or with nobody running; seats are filled after that.
+BY_TIMEOUT = When(Timed, (0, False, 100.0), (0, False, 100.0), (0, True, 100.0))
 # Whoever waits keeps its seat. Client 0 came at 48 after 10 s and waits 0.2 x 10 s, or a step of 2
 # s, until 50; client 2 is expected at 51.5: nobody to wait for. At 50 they would wait until 52 and
 # 54: until 52, before client 2, which is given up at 21.5 + 1.2 x 30 = 57.5.
@@ -300,6 +307,7 @@ ROWS: dict[str, Row] = {
         among_equals={"alpha": 1.0},
         order_matters=LAST_COVERS,
     ),
+    "fedar": Row(who=TRUSTED, when=BY_TIMEOUT, how=MEAN_OF_STEPS),
     "tea-fed": Row(
         who=UNIFORM, when=BY_FIVE, how=TEA_FED, among_equals={"alpha": 1.0, "cache_size": 6}
     ),

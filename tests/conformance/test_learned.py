@@ -102,6 +102,25 @@ def test_fedcs_adds_whoever_lengthens_the_round_least(
     assert {a.client for a in picks} == picked
 
 
+# --- FedAR ----------------------------------------------------------------------------------------
+
+
+def test_fedar_trusts_whoever_keeps_the_time() -> None:
+    # Of three, one is back within 60 s, one after 61 s and one never. On time: 50 + 8, + 8. Late or
+    # lost: - 2 the first time; then all tasks were missed, more than half of them: - 16.
+    selector = PROTOCOLS["fedar"](C).selector
+    for num, trust in ((1, [58.0, 48.0, 48.0]), (2, [66.0, 32.0, 32.0])):
+        seen = view(
+            [10] * 3,
+            latency_s=[60.0, 61.0, NAN],
+            num_picks=[num] * 3,
+            num_reports=[num, num, 0],
+            version=num,
+        )
+        selector.pick(seen, 1, generator(1, "select"))
+        assert np.array(selector.state().values["books"])[0].tolist() == trust
+
+
 # --- FedCompass -----------------------------------------------------------------------------------
 
 
