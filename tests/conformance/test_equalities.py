@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import Assembled, World, log_bytes, num_versions, of_kind, train_digits
+from runs import Assembled, World, log_bytes, max_staleness, num_versions, of_kind, train_digits
 
 from conformance.convex import PLAN, SECONDS, SIZES, TROUBLED, convex, error
 from pisces.aggregate.ca2fl import Calibrated
@@ -340,3 +340,12 @@ def test_fedbuff_with_a_full_buffer_is_fedavg_among_equals(rule: str) -> None:
     assert num_versions(rounds) == 4
     assert {line["client"] for line in of_kind(rounds, "started")} > {0, 1}
     assert torch.equal(one.flat, other.flat)
+
+
+def test_among_unequals_fedbuff_is_not_fedavg() -> None:
+    # or the test above would not tell anything
+    changes = ["protocols.fedbuff={buffer_size = 3}"]
+    buffered, one = train_digits("fedbuff", changes)
+    rounds, other = train_digits("fedavg")
+    assert max_staleness(buffered) > 0 == max_staleness(rounds)
+    assert not torch.allclose(one.flat, other.flat)
