@@ -34,6 +34,7 @@ from pisces.train.base import Recipe
 from pisces.types import Plan
 from pisces.world import load_weights
 
+EXPLORING = ("exploration", "exploration_decay", "min_exploration")
 SMALL = ("clients.count=10", "clients.concurrency=5", "train.device=cpu", "model.hidden=[]")
 
 
@@ -332,9 +333,28 @@ def test_settings_come_with_their_defaults() -> None:
     assert settings["max_staleness"] is None
 
 
-def test_variants_have_the_settings_of_the_whole() -> None:
-    whole, variant = (settings_of(n, {}).model_dump() for n in ("pisces", "pisces-without-guard"))
-    assert whole == variant
+@pytest.mark.parametrize(
+    ("variant", "removed", "added"),
+    [
+        ("selection", {"selection_penalty", *EXPLORING}, set()),
+        ("staleness", {"selection_penalty"}, set()),
+        ("adaptive-pace", {"pace", "staleness_bound", "unseen_latency_s"}, {"buffer_size"}),
+        ("guard", {"guard"}, set()),
+    ],
+)
+def test_variants_have_the_settings_of_the_whole_but_for_the_part_removed(
+    variant: str, removed: set[str], added: set[str]
+) -> None:
+    whole = settings_of("pisces", {}).model_dump()
+    kept = {key: value for key, value in whole.items() if key not in removed}
+    assert settings_of(f"pisces-without-{variant}", {}).model_dump() == kept | dict.fromkeys(added)
+
+
+def test_a_variant_leaves_out_what_is_set_of_the_part_it_does_without() -> None:
+    config = config_of("protocol=pisces-without-guard", "protocols.pisces.guard=clusters")
+    assert "guard" not in resolved(config).protocols["pisces-without-guard"]
+    with pytest.raises(ConfigError, match="guard: unknown key"):
+        settings_of("pisces-without-guard", {"guard": "clusters"})
 
 
 def test_a_resolved_config_spells_out_its_protocol_and_no_other() -> None:

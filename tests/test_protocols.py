@@ -146,11 +146,12 @@ def test_only_ours_takes_a_small_step_for_one_update(
     assert made.weights.flat.item() == pytest.approx(step)
 
 
-def test_the_bound_of_pisces_is_its_concurrency_unless_given() -> None:
-    # One client of 42 s runs: 42 / 21 and 42 / 5.
-    world = view([10], latency_s=[42.0], running=[(0, 0, 0.0)])
+def test_the_bound_of_pisces_is_twice_its_concurrency_unless_given() -> None:
+    # One client of 82 s runs: 82 / 41 and 82 / 5; the letter of the paper has b = C: 82 / 20.
+    world = view([10], latency_s=[82.0], running=[(0, 0, 0.0)])
     assert protocols.pisces(20).pacer.next_check(world) == 2.0
-    assert protocols.pisces(20, staleness_bound=4).pacer.next_check(world) == 8.4
+    assert protocols.pisces(20, staleness_bound=4).pacer.next_check(world) == 16.4
+    assert protocols.pisces_paper(20).pacer.next_check(world) == 4.1
 
 
 UNSEEN = view([10], latency_s=[NAN], running=[(0, 0, 0.0)])  # nobody knows how slow it is
@@ -158,7 +159,7 @@ UNSEEN = view([10], latency_s=[NAN], running=[(0, 0, 0.0)])  # nobody knows how 
 
 def test_pace_and_guess_reach_the_pacer() -> None:
     guessed = protocols.pisces(20, pace="paper", unseen_latency_s=180.0)
-    assert guessed.pacer.next_check(UNSEEN) == 9.0
+    assert guessed.pacer.next_check(UNSEEN) == 4.5
     for unseen_latency_s in (None, 0.0):  # as slow as the slowest seen, and nobody was
         slowest = protocols.pisces(20, pace="paper", unseen_latency_s=unseen_latency_s)
         assert slowest.pacer.next_check(UNSEEN) == 0.0

@@ -59,7 +59,7 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 }
 # Count up when a protocol comes to do other things with the same settings: runs made before, as
 # `results.json` keeps them, are then no longer its own. Its variants count with it.
-REVISIONS = {"pisces": 4}
+REVISIONS = {"pisces": 5}
 
 
 def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
@@ -192,13 +192,16 @@ def _owners() -> dict[str, str]:
 def resolved(config: cfg.Config) -> cfg.Config:
     """The config with the settings of its protocol spelled out; the others' are only checked.
 
-    A variant takes the settings of what it is a variant of, where it has none of its own.
+    A variant takes the settings of what it is a variant of, where it has none of its own, but for
+    those of the part it does without.
     """
     name = known(config.protocol, PROTOCOLS, "protocol")
     for other, given in config.protocols.items():
         settings_of(known(other, PROTOCOLS, "protocols"), given)
     original = getattr(PROTOCOLS[name], "variant_of", name)
-    given = {**config.protocols.get(original, {}), **config.protocols.get(name, {})}
+    shared = config.protocols.get(original, {})
+    own = defaults_of(PROTOCOLS[name])
+    given = {k: v for k, v in shared.items() if k in own} | config.protocols.get(name, {})
     settings = settings_of(name, given).model_dump(exclude_none=True)
     return config.model_copy(update={"protocols": {name: settings}})
 

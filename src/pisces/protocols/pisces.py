@@ -31,6 +31,7 @@ from pisces.protocols.words import (
     SelectionPenalty,
     Unseen,
     WeightPenalty,
+    WideBound,
     Window,
 )
 from pisces.select.pisces import Guided
@@ -41,7 +42,7 @@ def pisces(
     concurrency: int,
     *,
     pace: Pace = "remaining",
-    staleness_bound: Bound = None,
+    staleness_bound: WideBound = None,
     unseen_latency_s: Annotated[
         float | None,
         Field(
@@ -75,11 +76,12 @@ def pisces(
     """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers.
 
     Differs from `pisces-paper`, the letter of the paper: the pace spreads what is left of the bound
-    (`pace`), a step made of few updates is a small one (`full_share`) in which the stale count less
-    (`weight_penalty`), an average over recent versions is published (`average`), and clients are
-    judged by what they learn from their own data (`guard`).
+    (`pace`), which is twice as wide (`staleness_bound`), a step made of few updates is a small one
+    (`full_share`) in which the stale count less (`weight_penalty`), an average over recent versions
+    is published (`average`), and clients are judged by what they learn from their own data
+    (`guard`).
     """
-    bound = concurrency if staleness_bound is None else staleness_bound
+    bound = 2 * concurrency if staleness_bound is None else staleness_bound
     guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
     mean = MeasuredMean(staleness_penalty=weight_penalty, full_share=full_share, memory=concurrency)
     judge: Judge = NothingLearnt(concurrency)
@@ -149,30 +151,37 @@ def pisces_artifact(
     )
 
 
-def _variant_of_pisces(variant: Callable[..., Policies]) -> Callable[..., Policies]:
-    """Say in the variant's signature that it takes what Pisces takes, besides its own settings."""
-    own = inspect.signature(variant).parameters.values()
-    added = [p for p in own if p.kind is inspect.Parameter.KEYWORD_ONLY]
-    parameters = [*inspect.signature(pisces).parameters.values(), *added]
-    variant.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    variant.__annotations__ = {**pisces.__annotations__, **variant.__annotations__}
-    variant.variant_of = "pisces"  # type: ignore[attr-defined]
-    return variant
+Variant = Callable[..., Policies]
 
 
-@_variant_of_pisces
+def _pisces_without(*removed: str) -> Callable[[Variant], Variant]:
+    """Say in a variant's signature that it takes what Pisces takes, but for what it removes."""
+
+    def signed(variant: Variant) -> Variant:
+        own = inspect.signature(variant).parameters.values()
+        added = [p for p in own if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        kept = [p for p in inspect.signature(pisces).parameters.values() if p.name not in removed]
+        variant.__signature__ = inspect.Signature([*kept, *added])  # type: ignore[attr-defined]
+        variant.__annotations__ = {**pisces.__annotations__, **variant.__annotations__}
+        variant.variant_of = "pisces"  # type: ignore[attr-defined]
+        return variant
+
+    return signed
+
+
+@_pisces_without("selection_penalty", "exploration", "exploration_decay", "min_exploration")
 def pisces_without_selection(concurrency: int, **settings: Any) -> Policies:
     """Pisces "w/o slt.": clients are picked at random."""
     return replace(pisces(concurrency, **settings), selector=Uniform())
 
 
-@_variant_of_pisces
+@_pisces_without("selection_penalty")
 def pisces_without_staleness(concurrency: int, **settings: Any) -> Policies:
     """Pisces "w/o stale.": utilities are not discounted by staleness."""
-    return pisces(concurrency, **{**settings, "selection_penalty": 0.0})
+    return pisces(concurrency, selection_penalty=0.0, **settings)
 
 
-@_variant_of_pisces
+@_pisces_without("pace", "staleness_bound", "unseen_latency_s")
 def pisces_without_adaptive_pace(
     concurrency: int, *, buffer_size: BufferSize = None, **settings: Any
 ) -> Policies:
@@ -181,7 +190,7 @@ def pisces_without_adaptive_pace(
     return replace(pisces(concurrency, **settings), pacer=pacer)
 
 
-@_variant_of_pisces
+@_pisces_without("guard")
 def pisces_without_guard(concurrency: int, **settings: Any) -> Policies:
-    """Pisces "w/o rob.": losses are not judged."""
+    """Pisces "w/o rob.": nobody is judged."""
     return replace(pisces(concurrency, **settings), judge=None)

@@ -37,6 +37,9 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 Bound = Annotated[
     int | None, Field(ge=1, le=1_000_000, description="stalest update wanted (b); none: C")
 ]
+WideBound = Annotated[
+    int | None, Field(ge=1, le=1_000_000, description="stalest update wanted (b); none: 2 C")
+]
 Pace = Annotated[
     Literal["remaining", Mode],
     Field(
