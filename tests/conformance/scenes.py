@@ -1,6 +1,6 @@
 """The scenes in which every protocol is asked: the same clients, updates and instants for all.
 
-C is 10, so a buffer of 20 % holds 2, half of C is 5, and a bound of C is 10.
+C is 10, so a buffer of 20 % holds 2, half of C is 5, and a bound of C or 2 C is 10 or 20.
 """
 
 from __future__ import annotations

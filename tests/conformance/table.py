@@ -155,9 +155,9 @@ EACH = When(Buffered, (2, True, inf), (2, True, inf), (10, True, inf))
 BY_FIVE = When(Buffered, (2, False, inf), (2, False, inf), (10, True, inf))
 # The slowest that runs, client 9, takes 100 s: 100 / 10 = 10 s after 40. With nobody running, now.
 BY_LATENCY = When(Adaptive, (2, False, 50.0), (2, True, 50.0), (10, True, 40.0))
-# Client 9 is back at 130, 90 s after 40, with 10 + 1 - 1 intervals left: 9 s. Client 8 needs 90 s
-# in 11 intervals, client 2 11.5 s in 10.
-BY_REMAINDER = When(Remaining, (2, False, 49.0), (2, True, 49.0), (10, True, 40.0))
+# b is twice C here. Client 9 is back at 130, 90 s after 40, with 20 + 1 - 1 intervals left: 4.5 s.
+# Client 8 needs 90 s in 21 intervals, client 2 11.5 s in 20.
+BY_REMAINDER = When(Remaining, (2, True, 44.5), (2, True, 44.5), (10, True, 40.0))
 # Every 60 s, or with nobody running; seats are filled after that.
 BY_TIMEOUT = When(Timed, (0, False, 100.0), (0, False, 100.0), (0, True, 100.0))
 # Whoever waits keeps its seat. Client 0 came at 48 after 10 s and waits 0.2 x 10 s, or a step of 2

@@ -128,6 +128,7 @@ EXACTLY: dict[str, Same] = {
         named(
             "pisces",
             pace="paper",
+            staleness_bound=6,
             unseen_latency_s=180.0,
             weight_penalty=0.0,
             full_share=0.0,
