@@ -85,6 +85,8 @@ class Row:
     convex: Settings = field(default_factory=dict)
     nearness: float = 1e-4
     loose: str | None = None
+    # Why clients that leave for good still hold the model back; none: they do not.
+    remembers: str | None = None
 
 
 def two_of(weights: Mapping[int, float]) -> list[float]:
@@ -266,6 +268,7 @@ PORT = How(
 # --- the table ------------------------------------------------------------------------------------
 
 LAST_COVERS = "models are mixed in one after the other: the last one covers those before it"
+LAST_WORD = "what a client said last counts on when it is gone: the paper's clients never leave"
 ADAPTIVE = "the server's step does not grow with the updates', but goes by how large they have been"
 
 PISCES_ROW = Row(who=GUIDED, when=BY_REMAINDER, how=PISCES, judge=NothingLearnt)
@@ -298,7 +301,7 @@ ROWS: dict[str, Row] = {
     "fedcs": Row(who=Who(Fitting, THIRD, THIRD), when=ROUNDS, how=MEAN),
     # Nothing is learnt yet: all states are alike.
     "autofl": Row(who=Who(QLearning, THIRD, THIRD), when=ROUNDS, how=MEAN),
-    "aso-fed": Row(who=UNIFORM, when=EACH, how=LAST_MODELS),
+    "aso-fed": Row(who=UNIFORM, when=EACH, how=LAST_MODELS, remembers=LAST_WORD),
     "hysync": Row(
         who=UNIFORM,
         when=EACH,
@@ -327,6 +330,7 @@ ROWS: dict[str, Row] = {
         among_equals={"buffer_size": 6},
         # One at a time, at full rate and up to 14 versions late, its steps are too long: as SAGA's.
         convex={"buffer_size": 2},
+        remembers=LAST_WORD,
     ),
     "fadas": Row(
         who=UNIFORM,

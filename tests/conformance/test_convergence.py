@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from runs import assert_lawful, max_staleness, num_versions, of_kind
+from runs import Sessions, assert_lawful, max_staleness, num_versions, of_kind
 
 from conformance.convex import TROUBLED, convex, error
 from conformance.table import ROWS
@@ -20,6 +20,7 @@ from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.robust import Krum, Median, RobustMean, Trimmed
 from pisces.aggregate.server import Adam, Momentum, Optimized, Yogi
 from pisces.build import PROTOCOLS
+from pisces.execute.failures import Failures
 from pisces.policy import Aggregator
 from pisces.stop import Stop
 
@@ -39,6 +40,16 @@ def test_every_protocol_finds_the_optimum(name: str) -> None:
     assert (row.loose is None) == (row.nearness <= 1e-4)
     assert num_versions(lines) <= UPDATES
     assert run.coordinator.weights.flat[3] == 1.0  # nobody trains the buffer
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_so_it_does_where_clients_leave_for_good_or_says_why_not(name: str) -> None:
+    # A quarter of them, before they have come near.
+    leaving = Sessions({0: [(0.0, 15.0)], 4: [(0.0, 22.0)], 8: [(0.0, 30.0)]})
+    calm = replace(WORLD, failures=Failures(), availability=leaving)
+    run = convex(name, calm, **ROWS[name].convex)
+    run.run()
+    assert (error(run.coordinator.weights) < 0.04) == (ROWS[name].remembers is None)
 
 
 def test_there_is_trouble() -> None:

@@ -23,7 +23,8 @@ Differs from the paper:
 * the mean is over those who have reported. In the paper it is over all, who stand at the first
   model until they report and run from the start; where few run at a time, what is left of the first
   model would hold everybody back until the last has reported. From then on both are the same;
-* samples are those that clients joined with; who has left counts on;
+* samples are those that clients joined with. Who has left for good counts on with its last model,
+  which then holds the mean back for ever (in the paper nobody leaves);
 * Eq. (5) and (6) are as we remember them, whose rows are taken to be units; convolutions count as
   one row per filter;
 * what its clients do (a proximal term, decayed gradients, a step by delay) is no part of this.
