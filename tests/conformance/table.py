@@ -320,8 +320,9 @@ ROWS: dict[str, Row] = {
         how=PAPAYA,
         forms=[({"server": "sgd", "server_rate": 0.5}, PAPAYA_SGD)],
         among_equals={"buffer_size": 6, "server": "sgd", "server_rate": 1.0},
+        convex={"server_rate": 0.02},
         nearness=1e-2,
-        loose="Adam's steps are as long as its rate while gradients shrink: it comes near slowly",
+        loose="Adam's steps stay as long as its rate until gradients are as small as its tau",
     ),
     "ca2fl": Row(
         who=UNIFORM,
