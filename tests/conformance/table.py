@@ -90,26 +90,25 @@ BY_ROOTS = Who("Guided", (0, 1, 0, 0, 1, 0), (0, 0.19, 0, 0.01, 0.9, 0.9))
 # (U - 0.999 x 12) / (45 - 0.999 x 12) = (U - 11.988) / 33.012, plus (0.1 ln 5 / 1)^1/2 in round 5.
 # T, at place int(6 x 0.3) = 1 of the durations, is 20 s: slower ones count (20 / L)^2 of it.
 BONUS = sqrt(0.1 * 1.6094379)
-OORT_KNOWN = two_of(
-    {
-        0: 18.012 / 33.012 + BONUS,
-        1: (28.012 / 33.012 + BONUS) / 9,  # 60 s
-        2: 1.0 + BONUS,
-        3: (24.012 / 33.012 + BONUS) * 0.16,  # 50 s
-        4: (13.012 / 33.012 + BONUS) * 4 / 9,  # 30 s
-        5: (0.012 / 33.012 + BONUS) / 4,  # 40 s
-    }
-)
+OORT_KNOWN = {
+    0: 18.012 / 33.012 + BONUS,
+    1: (28.012 / 33.012 + BONUS) / 9,  # 60 s
+    2: 1.0 + BONUS,
+    3: (24.012 / 33.012 + BONUS) * 0.16,  # 50 s
+    4: (13.012 / 33.012 + BONUS) * 4 / 9,  # 30 s
+    5: (0.012 / 33.012 + BONUS) / 4,  # 40 s
+}
 # With 4 and 5 new one of them is explored, in proportion to their sizes, 50 : 60. They count for
 # the scale with their sizes, from 0.999 x 30 to 60, and as 1 s for T, which is then 1 s. One of the
 # others is exploited in proportion to ((U - 29.97) / 30.03 + bonus) / L^2.
-SCORES = [
-    (0.03 / 30.03 + BONUS) / 100,
-    (10.03 / 30.03 + BONUS) / 3600,
-    (15.03 / 30.03 + BONUS) / 400,
-    (6.03 / 30.03 + BONUS) / 2500,
-]
-OORT_NEW = [*(score / sum(SCORES) for score in SCORES), 5 / 11, 6 / 11]
+OORT_NEW = {
+    0: (0.03 / 30.03 + BONUS) / 100,
+    1: (10.03 / 30.03 + BONUS) / 3600,
+    2: (15.03 / 30.03 + BONUS) / 400,
+    3: (6.03 / 30.03 + BONUS) / 2500,
+}
+EXPLOITED = [score / sum(OORT_NEW.values()) for score in OORT_NEW.values()]
+OORT = Who("Oort", two_of(OORT_KNOWN), [*EXPLOITED, 5 / 11, 6 / 11])
 
 # TiFL. By latency: 0 and 2 (10, 20 s), then 4, 5, 3 and 1 alone: five tiers, 1/5 each. A tier of
 # one is filled up from the next slower one, the slowest from the one before it, so the picks are
@@ -254,7 +253,7 @@ ROWS: dict[str, Row] = {
         forms=[({"reference": "current", "share": "samples"}, STALE_MEAN)],
         among_equals={"buffer_size": 6},
     ),
-    "oort": Row(who=Who("Oort", OORT_KNOWN, OORT_NEW), when=ROUNDS, how=MEAN),
+    "oort": Row(who=OORT, when=ROUNDS, how=MEAN),
     "fedavg": Row(who=UNIFORM, when=ROUNDS, how=MEAN),
     "fedasync": Row(
         who=UNIFORM,

@@ -46,7 +46,7 @@ def test_every_protocol_finds_the_optimum(name: str) -> None:
 def test_so_it_does_where_clients_leave_for_good_or_says_why_not(name: str) -> None:
     # A quarter of them, before they have come near.
     leaving = Sessions({0: [(0.0, 15.0)], 4: [(0.0, 22.0)], 8: [(0.0, 30.0)]})
-    calm = replace(WORLD, failures=Failures(), availability=leaving)
+    calm = replace(WORLD, failures=Failures(), availability=leaving, stop=Stop(updates=400))
     run = convex(name, calm, **ROWS[name].convex)
     run.run()
     assert (error(run.coordinator.weights) < 0.04) == (ROWS[name].remembers is None)

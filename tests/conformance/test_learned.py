@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from worlds import NAN, update, view
 
-from conformance.scenes import KNOWN, C
+from conformance.scenes import KNOWN, NEW, C, Clients
+from conformance.table import OORT_KNOWN, OORT_NEW
 from pisces.build import PROTOCOLS
 from pisces.clients.view import View
 from pisces.policy import Release
@@ -77,6 +78,20 @@ def test_tifl_prefers_tiers_with_more_to_learn() -> None:
         assert counts[client] / draws == pytest.approx(chance, abs=error)
 
 
+# --- Oort -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("clients", "scores"), [(KNOWN, OORT_KNOWN), (NEW, OORT_NEW)])
+def test_oort_draws_in_proportion_to_its_scores(
+    clients: Clients, scores: Mapping[int, float]
+) -> None:
+    # What the table's chances are made of, to the last digits.
+    odds = PROTOCOLS["oort"](C).selector.odds(clients.view(), 2, generator(1, "select"))
+    found = dict(zip(odds.exploit.clients.tolist(), odds.exploit.probabilities, strict=True))
+    assert found == pytest.approx({c: s / sum(scores.values()) for c, s in scores.items()})
+    assert odds.memory.exploration == pytest.approx(0.882)
+
+
 # --- FedCS ----------------------------------------------------------------------------------------
 
 
@@ -125,15 +140,18 @@ def test_fedar_trusts_whoever_keeps_the_time() -> None:
 
 
 def test_fedcompass_gives_the_steps_that_end_together() -> None:
-    # 10 steps each (320 samples, 32 at a time), at 1, 2, 5 and 6 s a step, and somebody new. The
-    # fastest first: 10 steps until 10 s; 10 / 2 = 5; 10 / 5 = 2, just the fifth that is the least;
-    # 10 / 6 = 1 is too few, so 10 in a group of its own; a newcomer does the least.
+    # 20 steps each (640 samples, 32 at a time), at 1, 2, 5 and 6 s a step, and somebody new. The
+    # fastest first: 20 steps until 20 s; 20 / 2 = 10; 20 / 5 = 4, just the fifth that is the least;
+    # 20 / 6 = 3 is too few, so 20 in a group of its own; a newcomer does the least.
     seen = view(
-        [320] * 5, latency_s=[20.0, 10.0, 50.0, 60.0, NAN], num_steps=[10, 10, 10, 10, 0], version=3
+        [640] * 5,
+        latency_s=[40.0, 20.0, 100.0, 120.0, NAN],
+        num_steps=[20, 20, 20, 20, 0],
+        version=3,
     )
     picks = PROTOCOLS["fedcompass"](C).selector.pick(seen, 5, generator(1, "select"))
     steps = {a.client: a.plan.max_steps for a in picks if a.plan is not None}
-    assert steps == {1: 10, 0: 5, 2: 2, 3: 10, 4: 2}
+    assert steps == {1: 20, 0: 10, 2: 4, 3: 20, 4: 4}
 
 
 def test_fedcompass_joins_who_runs_already() -> None:
