@@ -41,13 +41,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": set(),
     "world": {"config", "explain", "data", "models", "execute"},
     "protocols": {
-        *("policy", "select", "pace", "aggregate", "judge"),
+        *("policy", "clients.view", "select", "pace", "aggregate", "judge"),
     },
     "coordinator": {
         *("policy", "saving", "stop", "evaluate", "record.lines"),
         *("clients.manager", "clients.view", "execute.base"),
     },
     "settings": {"config", "explain"},
+    "mix": {"config", "explain", "settings"},
+    "sense": {"policy"},
     "parts": {
         *(
             "config",

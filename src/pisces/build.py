@@ -8,12 +8,13 @@ A `Simulation` holds the parts as objects, so the Python API can bring its own.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pisces import config as cfg
 from pisces import protocols, world
+from pisces.aggregate.clip import Clipped
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.errors import ConfigError
@@ -23,11 +24,22 @@ from pisces.execute.failures import Failures
 from pisces.execute.virtual import VirtualExecutor
 from pisces.explain import known
 from pisces.machine import device_of
+from pisces.mix import Part, whose
 from pisces.models.flat import flatten
 from pisces.parts import Simulation, check_deadline
 from pisces.policy import Policies
+from pisces.protocols import aggregators, judges, pacers
 from pisces.record.lines import Recorder
-from pisces.settings import checked, defaults_of
+from pisces.select.autofl import QLearning
+from pisces.select.fedar import Trusting
+from pisces.select.fedcompass import Compass
+from pisces.select.fedcs import Fitting
+from pisces.select.oort import Oort
+from pisces.select.pisces import Guided
+from pisces.select.tifl import Tiers
+from pisces.select.uniform import Uniform
+from pisces.sense import check_sense
+from pisces.settings import Makers, checked, defaults_of
 from pisces.stop import Stop
 from pisces.train.base import Recipe
 from pisces.types import Plan
@@ -60,6 +72,54 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
 # Count up when a protocol comes to do other things with the same settings: runs made before, as
 # `results.json` keeps them, are then no longer its own. Its variants count with it.
 REVISIONS = {"pisces": 5}
+
+# Single policies, for the tables that replace a part of a protocol.
+SELECTORS: Makers = {
+    "uniform": Uniform,
+    "guided": Guided,
+    "oort": Oort,
+    "tifl": Tiers,
+    "fedcs": Fitting,
+    "autofl": QLearning,
+    "fedar": Trusting,
+    "fedcompass": Compass,
+}
+PACERS: Makers = {
+    "rounds": pacers.rounds,
+    "timed": pacers.timed,
+    "buffered": pacers.buffered,
+    "papaya": pacers.papaya,
+    "port": pacers.port,
+    "adaptive": pacers.adaptive,
+    "remaining": pacers.remaining,
+    "fedcompass": pacers.grouped,
+}
+AGGREGATORS: Makers = {
+    "mean": aggregators.mean,
+    "measured": aggregators.measured,
+    "port": aggregators.similarity,
+    "ca2fl": aggregators.calibrated,
+    "aso-fed": aggregators.aso_fed,
+    "fedasync": aggregators.mixing,
+    "tea-fed": aggregators.mixed_mean,
+    "hysync": aggregators.hybrid,
+    "median": aggregators.median,
+    "trimmed-mean": aggregators.trimmed_mean,
+    "krum": aggregators.krum,
+    "momentum": aggregators.momentum,
+    "adam": aggregators.adam,
+    "yogi": aggregators.yogi,
+    "amsgrad": aggregators.amsgrad,
+    "clip": Clipped,
+    "average": aggregators.average,
+}
+JUDGES: Makers = {
+    "learning": judges.learning,
+    "clusters": judges.clusters,
+    "everybody": judges.everybody,
+}
+PARTS = {"select": SELECTORS, "pace": PACERS, "aggregate": AGGREGATORS, "judge": JUDGES}
+ANSWERS = {"select": "selector", "pace": "pacer", "aggregate": "aggregator", "judge": "judge"}
 
 
 def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
@@ -140,12 +200,21 @@ def simulation(config: cfg.Config) -> Simulation:
 
 
 def policies_of(config: cfg.Config) -> Policies:
-    """The config's protocol with its settings."""
-    settings = resolved(config).protocols[config.protocol]
-    policies = named_policies(config.protocol, config.clients.concurrency, settings)
-    with _named(config.protocol):
+    """The config's protocol with its settings, but for what its tables replace."""
+    concurrency = config.clients.concurrency
+    policies = named_policies(config.protocol, concurrency, _settings(config))
+    for table, part in _parts(config).items():
+        own = getattr(policies, ANSWERS[table])
+        policies = replace(policies, **{ANSWERS[table]: part.made(concurrency, own)})
+    check_sense(policies)
+    with whose("pace" if config.pace is not None else f"protocols.{config.protocol}"):
         check_deadline(policies.pacer, config.clients.deadline_s)
     return policies
+
+
+def _parts(config: cfg.Config) -> dict[str, Part]:
+    """What replaces parts of the protocol, table by table."""
+    return {name: Part.read(name, given, PARTS[name]) for name, given in config.mixed.items()}
 
 
 def named_policies(
@@ -160,37 +229,23 @@ def named_policies(
             )
         return protocol
     told = settings_of(known(protocol, PROTOCOLS, "protocol"), settings)
-    with _named(protocol):
+    with whose(f"protocols.{protocol}"):
         return PROTOCOLS[protocol](concurrency, **told.model_dump())
-
-
-@contextmanager
-def _named(protocol: str) -> Iterator[None]:
-    """Say of settings that do not go together whose they are."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(f"protocols.{protocol}: {error}") from None
 
 
 def settings_of(name: str, given: Mapping[str, Any]) -> cfg.Section:
     """A protocol's settings, checked; their types and defaults come from its signature."""
-    return checked(PROTOCOLS[name], given, f"protocols.{name}", _owners())
-
-
-def _owners() -> dict[str, str]:
-    """Which protocols have a setting; variants are named only for what they have of their own."""
-    owners: dict[str, list[str]] = {}
-    for name, protocol in PROTOCOLS.items():
-        original = PROTOCOLS.get(getattr(protocol, "variant_of", ""))
-        inherited = {} if original is None else defaults_of(original)
-        for key in defaults_of(protocol).keys() - inherited.keys():
-            owners.setdefault(key, []).append(name)
-    return {key: ", ".join(names) for key, names in owners.items()}
+    return checked(PROTOCOLS[name], given, f"protocols.{name}", PROTOCOLS)
 
 
 def resolved(config: cfg.Config) -> cfg.Config:
-    """The config with the settings of its protocol spelled out; the others' are only checked.
+    """The config with the settings of its protocol and tables spelled out."""
+    tables = {table: part.spelled_out() for table, part in _parts(config).items()}
+    return config.model_copy(update={"protocols": {config.protocol: _settings(config)}, **tables})
+
+
+def _settings(config: cfg.Config) -> dict[str, Any]:
+    """Those of its protocol; the others' are only checked.
 
     A variant takes the settings of what it is a variant of, where it has none of its own, but for
     those of the part it does without.
@@ -202,8 +257,7 @@ def resolved(config: cfg.Config) -> cfg.Config:
     shared = config.protocols.get(original, {})
     own = defaults_of(PROTOCOLS[name])
     given = {k: v for k, v in shared.items() if k in own} | config.protocols.get(name, {})
-    settings = settings_of(name, given).model_dump(exclude_none=True)
-    return config.model_copy(update={"protocols": {name: settings}})
+    return settings_of(name, given).model_dump(exclude_none=True)
 
 
 def revision_of(config: cfg.Config) -> int:

@@ -43,6 +43,8 @@ MOST_CORES = 1024
 MOST_SAMPLES = 1 << 31
 MOST_SIGMA = 10.0  # a client 22 000 times as fast, or rich, as the median: more is a mistake
 Backend = Literal["auto", "sequential", "pool", "batched"]
+Mixed = Annotated[dict[str, Any] | None, Field(description="a policy in place of the protocol's")]
+MIXED = ("select", "pace", "aggregate", "judge")  # the tables that are of this kind
 
 
 class Section(BaseModel):
@@ -348,6 +350,10 @@ class Config(Section):
     evaluate: Evaluate = Evaluate()
     stop: StopAt = StopAt()
     protocols: dict[str, dict[str, Any]] = Field({}, description="settings of each protocol")
+    select: Mixed = None
+    pace: Mixed = None
+    aggregate: Mixed = None
+    judge: Mixed = None
 
     @field_validator("latency", mode="before")
     @classmethod
@@ -372,6 +378,11 @@ class Config(Section):
                 f"not {self.clients.concurrency}"
             )
         return self
+
+    @property
+    def mixed(self) -> dict[str, dict[str, Any]]:
+        """The tables that replace parts of the protocol."""
+        return {name: given for name in MIXED if (given := getattr(self, name)) is not None}
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -473,9 +484,12 @@ def _latency_kinds() -> list[str]:
 
 def to_toml(config: Config) -> str:
     """The config as TOML with every default spelled out; a key without a value is left out."""
-    values = config.model_dump(exclude_none=True)
-    values["protocols"] = {
-        name: {key: value for key, value in given.items() if value is not None}
-        for name, given in config.protocols.items()
+    return tomlkit.dumps(_without_none(config.model_dump()))
+
+
+def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
     }
-    return tomlkit.dumps(values)

@@ -63,8 +63,18 @@ class Selector(Stateful, Protocol):
 
     @property
     def sets_steps(self) -> bool:
-        """Does it give clients fewer steps so that they take less time?"""
+        """Does it give clients fewer steps so that they arrive together?"""
         return False
+
+    @property
+    def needs_rounds(self) -> bool:
+        """Does it choose a whole cohort, so that seats which come free one by one mislead it?"""
+        return False
+
+    @property
+    def late_after_s(self) -> float:
+        """After how long does it count an update as late?"""
+        return math.inf
 
 
 class Pacer(Stateful, Protocol):
@@ -105,6 +115,26 @@ class Pacer(Stateful, Protocol):
         """Does it count on running tasks being handed in as far as they are?"""
         return False
 
+    @property
+    def in_rounds(self) -> bool:
+        """Does it start clients together and wait for them, a cohort at a time?"""
+        return False
+
+    @property
+    def needs_steps(self) -> bool:
+        """Does it count on a selector that sets steps?"""
+        return False
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Does it hand over each update by itself, ticks and ties aside?"""
+        return False
+
+    @property
+    def late_after_s(self) -> float:
+        """How long does it wait for clients? Whoever takes longer counts next time."""
+        return math.inf
+
 
 class Aggregator(Stateful, Protocol):
     """How are updates combined?
@@ -118,6 +148,21 @@ class Aggregator(Stateful, Protocol):
     ) -> Combination:
         """The next version's weights out of the current ones and at least one update."""
         ...
+
+    @property
+    def mixes_in_turn(self) -> bool:
+        """Does the last of several updates cover those before it?"""
+        return False
+
+    @property
+    def needs_several(self) -> bool:
+        """Does it hold updates against each other, so that it would take one alone as it is?"""
+        return False
+
+    @property
+    def averages(self) -> bool:
+        """Does it publish other weights than clients train from?"""
+        return False
 
 
 @dataclass(frozen=True, slots=True)

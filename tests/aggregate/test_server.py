@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,7 +13,9 @@ from runs import through_json
 from worlds import update, view, weights
 
 from pisces.aggregate.average import Averaged
+from pisces.aggregate.clip import Clipped
 from pisces.aggregate.mean import DiscountedMean
+from pisces.aggregate.port import SimilarityMean
 from pisces.aggregate.server import Adam, AMSGrad, Momentum, Optimized, Rule, Yogi
 from pisces.errors import ConfigError
 from pisces.policy import Aggregator, Combination
@@ -159,20 +164,35 @@ def test_every_rule_goes_on_from_saved_state(rule: Rule) -> None:
 
 
 def test_what_the_inner_aggregator_remembers_is_saved_too() -> None:
-    inner = Averaged(DiscountedMean(), horizon=4.0)
+    inner = SimilarityMean()
     optimized = Optimized(inner, Momentum())
     inner.combine(weights([0.0]), [update(0, [4.0])], view(), generator(1, "aggregate"))
-    assert optimized.state().part("inner").arrays["average"].tolist() == [4.0]
-    other = Averaged(DiscountedMean(), horizon=4.0)
+    assert optimized.state().part("inner").arrays["movement"].tolist() == [4.0]
+    other = SimilarityMean()
     Optimized(other, Momentum()).restore(through_json(optimized.state()))
-    assert other.state().arrays["average"].tolist() == [4.0]
+    assert other.state().arrays["movement"].tolist() == [4.0]
 
 
 def test_an_average_goes_around_not_inside() -> None:
     around = Averaged(Optimized(DiscountedMean(), Momentum()), horizon=4.0)
     assert combine(around, 0.0, 2.0).published is not None
     with pytest.raises(ConfigError, match="put the average around the optimiser"):
-        combine(Optimized(Averaged(DiscountedMean(), horizon=4.0), Momentum()), 0.0, 2.0)
+        Optimized(Averaged(DiscountedMean(), horizon=4.0), Momentum())
+    with pytest.raises(ConfigError, match="an average already"):
+        Averaged(Clipped(around, norm=1.0), horizon=4.0)
+
+
+class Secretive(DiscountedMean):
+    """Publishes something else without a word."""
+
+    def combine(self, *args: Any) -> Combination:
+        made = super().combine(*args)
+        return replace(made, published=made.weights)
+
+
+def test_who_publishes_without_saying_so_is_found_out() -> None:
+    with pytest.raises(ConfigError, match="put the average around the optimiser"):
+        combine(Optimized(Secretive(), Momentum()), 0.0, 2.0)
 
 
 NAN, INF = float("nan"), float("inf")

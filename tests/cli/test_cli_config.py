@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pisces.build import PROTOCOLS, resolved, settings_of
-from pisces.config import Config, all_keys, parse, sections
+from pisces.build import PARTS, PROTOCOLS, resolved, settings_of
+from pisces.config import MIXED, Config, all_keys, parse, sections
+from pisces.settings import checked
 
 KEY = re.compile(r"^(?:# )*([a-z_]+) =")
 
@@ -43,7 +44,7 @@ def test_every_key_is_there_with_a_comment(text: str) -> None:
     lines = [line for line in text.splitlines() if KEY.match(line)]
     assert all(re.search(r"# \S", line.partition("=")[2]) for line in lines)
     named = {match[1] for line in lines if (match := KEY.match(line))}
-    tables = {name for name, _ in sections()} | {"protocols"}
+    tables = {name for name, _ in sections()} | {"protocols", *MIXED}
     assert {key.rpartition(".")[2] for key in all_keys() if key not in tables} <= named
     for name in PROTOCOLS:
         assert set(type(settings_of(name, {})).model_fields) <= named
@@ -56,6 +57,22 @@ def test_other_kinds_of_latency_only_need_uncommenting(text: str) -> None:
         block = next(b for b in text.split("\n\n") if f'# kind = "{kind}"' in b)
         alone = "\n".join(line.removeprefix("# ") for line in block.splitlines()[1:])
         assert parse(alone).latency.kind == kind
+
+
+def test_policies_for_mixing_only_need_uncommenting(text: str) -> None:
+    for table, makers in PARTS.items():
+        told = [b for b in text.split("\n\n") if b.startswith(f"# [{table}]")]
+        assert len(told) == len(makers)
+        for block, (name, maker) in zip(told, makers.items(), strict=True):
+            alone = "\n".join(line.removeprefix("# ") for line in block.splitlines())
+            told_by_it = parse(alone, ["aggregate.norm=1"] if name == "clip" else []).mixed[table]
+            assert told_by_it.pop("policy") == name
+            told_by_it.pop("norm", None)  # the one without a default
+            given = checked(
+                maker, {**told_by_it, **({"norm": 1.0} if name == "clip" else {})}, table
+            )
+            without = checked(maker, {"norm": 1.0} if name == "clip" else {}, table)
+            assert given.model_dump() == without.model_dump()
 
 
 def test_a_run_of_it_works(pisces: Callable[..., Any], text: str) -> None:

@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from pisces.aggregate.around import Around
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Aggregator, Combination
@@ -55,12 +56,19 @@ class RunningAverage:
         self._num_seen = state.values["num_seen"]
 
 
-class Averaged(Aggregator):
+class Averaged(Around):
     """Publishes the average of an inner aggregator's versions over `horizon` updates."""
 
     def __init__(self, inner: Aggregator, *, horizon: float) -> None:
-        self._inner = inner
+        if inner.averages:
+            raise ConfigError("what is published is an average already: leave one of the two out")
+        super().__init__(inner)
         self._average = RunningAverage(horizon)
+
+    @property
+    def averages(self) -> bool:
+        """That is what it does."""
+        return True
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator

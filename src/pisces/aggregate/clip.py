@@ -23,26 +23,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
+from typing import Annotated
 
 import numpy as np
 import torch
 
+from pisces.aggregate.around import Around
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Aggregator, Combination
-from pisces.types import State, Update, Weights
+from pisces.types import Update, Weights
 
 
-class Clipped(Aggregator):
-    """An inner aggregator of updates of length `norm` at most; see the module's formula.
+class Clipped(Around):
+    """Updates are shortened to the length `norm` before the inner aggregator sees them.
 
     Those that are too long are copied, so a full buffer may take twice its memory meanwhile.
     """
 
-    def __init__(self, inner: Aggregator, *, norm: float) -> None:
+    def __init__(
+        self, inner: Aggregator, *, norm: Annotated[float, "longest an update may be"]
+    ) -> None:
         if not (norm > 0 and isfinite(norm)):
             raise ConfigError(f"updates are clipped to a norm above 0, not {norm}")
-        self._inner = inner
+        super().__init__(inner)
         self._norm = norm
 
     def combine(
@@ -55,14 +59,6 @@ class Clipped(Aggregator):
             for update, length in zip(updates, lengths, strict=True)
         ]
         return self._inner.combine(weights, shortened, view, rng)
-
-    def state(self) -> State:
-        """The inner aggregator's."""
-        return self._inner.state()
-
-    def restore(self, state: State) -> None:
-        """Take it up."""
-        self._inner.restore(state)
 
 
 def _length(update: Update) -> torch.Tensor:

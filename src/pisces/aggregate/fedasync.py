@@ -38,6 +38,11 @@ class Mixing(Aggregator):
         self._alpha = checked_alpha(alpha)
         self._staleness = staleness
 
+    @property
+    def mixes_in_turn(self) -> bool:
+        """That is the rule, meant for updates that come one at a time."""
+        return True
+
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:

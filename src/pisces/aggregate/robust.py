@@ -193,6 +193,11 @@ class RobustMean(Aggregator):
         self._reference = reference
         self._server_rate = server_rate
 
+    @property
+    def needs_several(self) -> bool:
+        """The centre of one update is that update."""
+        return True
+
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:

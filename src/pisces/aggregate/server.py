@@ -36,11 +36,16 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import torch
 
+from pisces.aggregate.around import Around
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Aggregator, Combination
 from pisces.types import State, Update, Weights
 
+INSIDE_OUT = (
+    "a server optimiser cannot go around an aggregator that publishes other weights than it "
+    "trains: put the average around the optimiser"
+)
 Memory: TypeAlias = Mapping[str, torch.Tensor]  # what a rule goes on from; empty at first
 
 
@@ -131,7 +136,7 @@ class AMSGrad:
         return rate * m / (v_max.sqrt() + self.tau), {"m": m, "v": v, "v_max": v_max}
 
 
-class Optimized(Aggregator):
+class Optimized(Around):
     """An inner aggregator's step, made longer or shorter by a rule. Coefficients stay its own.
 
     What is not finite leaves no trace in the rule. Where a step is long, its square may overflow
@@ -139,7 +144,9 @@ class Optimized(Aggregator):
     """
 
     def __init__(self, inner: Aggregator, rule: Rule) -> None:
-        self._inner = inner
+        if inner.averages:
+            raise ConfigError(INSIDE_OUT)
+        super().__init__(inner)
         self._rule = rule
         self._memory: Memory = {}
 
@@ -149,10 +156,7 @@ class Optimized(Aggregator):
         """The rule's step along the inner aggregator's."""
         made = self._inner.combine(weights, updates, view, rng)
         if made.published is not None:
-            raise ConfigError(
-                "a server optimiser cannot go around an aggregator that publishes other weights "
-                "than it trains: put the average around the optimiser"
-            )
+            raise ConfigError(INSIDE_OUT)
         split = weights.layout.num_parameters
         now, inner = weights.flat[:split], made.weights.flat[:split]
         pseudo = inner - now

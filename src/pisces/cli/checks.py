@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from pisces.config import Config
+from pisces.config import MIXED, Config
 from pisces.errors import ConfigError, DataError, MissingDataError, MissingPackageError
 from pisces.study.runs import Planned
 from pisces.study.work import Work
@@ -59,7 +59,7 @@ def _worlds(left: Sequence[Wanted]) -> Collection[Sequence[Wanted]]:
 
 
 def _world(config: Config) -> str:
-    return config.model_dump_json(exclude={"protocol", "protocols"})
+    return config.model_dump_json(exclude={"protocol", "protocols", *MIXED})
 
 
 def _build(wanted: Sequence[Wanted], checked: Checked) -> None:

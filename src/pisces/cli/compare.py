@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from pisces.cli.console import Json, Quiet, stderr
 from pisces.cli.many import Job, at_once, jobs_of, run_all
 from pisces.cli.options import Changes, ConfigFile, Out, Target, fresh_folder, make, names, numbers
 from pisces.cli.report import show_comparison
+from pisces.config import Config
 from pisces.errors import ConfigError
 
 Jobs = Annotated[
@@ -22,9 +24,10 @@ Jobs = Annotated[
 
 def compare(
     file: ConfigFile,
-    protocols: Annotated[str, typer.Option(help="Protocols, the first is the reference.")] = (
-        "pisces,fedbuff,oort,fedavg"
-    ),
+    protocols: Annotated[
+        str,
+        typer.Option(help="Protocols, the first is the reference; all: every one, no variants."),
+    ] = "pisces,fedbuff,oort,fedavg",
     seeds: Annotated[str, typer.Option(help="Seeds, each run by every protocol.")] = "1-3",
     changes: Changes = None,
     target: Target = None,
@@ -43,6 +46,8 @@ def compare(
       pisces compare my.toml --protocols pisces,fedbuff --seeds 1-5
 
       pisces compare my.toml --set clients.concurrency=40 --target 0.9 --jobs 2
+
+      pisces compare my.toml --protocols all --set clients.deadline_s=600
     """
     base = config.load(file, changes or [])
     goal = target if target is not None else base.stop.target
@@ -50,9 +55,32 @@ def compare(
         raise ConfigError("compare needs a target to reach: --target 0.9, or stop.target")
     base = base.model_copy(update={"stop": base.stop.model_copy(update={"target": goal})})
     folder = out or fresh_folder(f"{file.stem}-compare")
-    todo = jobs_of(base, names(protocols), numbers(seeds), folder)
+    chosen = all_that_run(base) if protocols.strip() == "all" else names(protocols)
+    todo = jobs_of(base, chosen, numbers(seeds), folder)
     make(folder)
     run_and_show(todo, goal, folder, num_workers=jobs, as_json=as_json, quiet=quiet)
+
+
+def all_that_run(base: Config) -> list[str]:
+    """Every protocol but variants; those that these settings do not suit are left out, aloud."""
+    from pisces import build
+
+    world, chosen, refused = None, [], {}
+    for name, protocol in build.PROTOCOLS.items():
+        if hasattr(protocol, "variant_of"):
+            continue
+        one = base.model_copy(update={"protocol": name})
+        try:  # the same data and model for all: building them is what takes time
+            policies = build.policies_of(one)
+            world = replace(world, policies=policies) if world else build.simulation(one)
+            chosen.append(name)
+        except ConfigError as error:
+            refused[name] = str(error)
+    if not chosen:
+        raise ConfigError(next(iter(refused.values())))
+    for name, why in refused.items():
+        stderr.print(f"left out: {name}: {why}", markup=False, highlight=False, soft_wrap=True)
+    return chosen
 
 
 def run_and_show(

@@ -10,22 +10,23 @@ import tomlkit
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pisces.build import PROTOCOLS, settings_of
-from pisces.config import Config, Section, Zipf, sections
+from pisces.build import PARTS, PROTOCOLS, settings_of
+from pisces.config import MIXED, Config, Section, Zipf, sections
+from pisces.settings import schema_of
 
 WIDTH = 34  # column of the comments
 
 
 def example() -> str:
     """Every key at its default, with a comment on each."""
-    return "\n".join([*_head(), *_tables(), *_protocols()]) + "\n"
+    return "\n".join([*_head(), *_tables(), *_protocols(), *_parts()]) + "\n"
 
 
 def _head() -> Iterator[str]:
     yield "# A Pisces run: every key with its default value."
     yield "# A key behind '#' has no value unless you give it one; --set KEY=none takes it away."
     yield ""
-    yield from _keys(Config)
+    yield from _keys(Config, MIXED)
 
 
 def _tables() -> Iterator[str]:
@@ -50,6 +51,20 @@ def _protocols() -> Iterator[str]:
             yield f"# (besides these, it takes the settings of [protocols.{original}])"
         yield f"[protocols.{name}]"
         yield from _keys(type(settings_of(name, {})), _settings(original))
+
+
+def _parts() -> Iterator[str]:
+    yield ""
+    yield "# Mixing by hand: each of these tables, one of a kind, replaces its part of the"
+    yield "# protocol. An aggregator that goes around another may have that one as its table"
+    yield "# [aggregate.inner]; without such a table it goes around the protocol's own."
+    for table, makers in PARTS.items():
+        for name, maker in makers.items():
+            policy = f'policy = "{name}"'
+            yield ""
+            yield f"# [{table}]"
+            yield f"# {policy:<{WIDTH}}# {_first_line(maker)}"
+            yield from (f"# {line}" for line in _keys(schema_of(maker, name)))
 
 
 def _settings(name: str | None) -> Collection[str]:

@@ -24,7 +24,7 @@ from pisces import config
 from pisces.cli.progress import REFRESH_S, Board, Standing, shown
 from pisces.config import Config
 from pisces.errors import ConfigError, RunError
-from pisces.record.reader import Run
+from pisces.record.reader import Run, called
 from pisces.record.tail import Tail
 from pisces.record.writer import EVENTS
 from pisces.train.processes import born_deaf, end_with_parent
@@ -39,6 +39,11 @@ class Job:
     config: Config
     out: Path
 
+    @property
+    def name(self) -> str:
+        """What its protocol is called."""
+        return called(self.config.model_dump())
+
 
 def jobs_of(base: Config, protocols: Sequence[str], seeds: Sequence[int], out: Path) -> list[Job]:
     """One job per seed and protocol; what cannot run is refused before anything starts."""
@@ -49,8 +54,8 @@ def jobs_of(base: Config, protocols: Sequence[str], seeds: Sequence[int], out: P
     jobs = []
     for seed in seeds:
         for protocol in protocols:
-            one = base.model_copy(update={"protocol": protocol, "seed": seed})
-            jobs.append(Job(build.resolved(one), out / f"{protocol}-seed{seed}"))
+            one = build.resolved(base.model_copy(update={"protocol": protocol, "seed": seed}))
+            jobs.append(Job(one, out / f"{called(one.model_dump())}-seed{seed}"))
     for job in jobs:
         if job.out.exists():
             raise RunError(f"{job.out} exists already: choose another folder with --out")
@@ -70,7 +75,7 @@ class Failure:
 def run_all(jobs: Sequence[Job], num_workers: int, *, quiet: bool) -> tuple[list[Run], bool]:
     """Make all runs; returns those that were begun, and whether it was interrupted."""
     stop = jobs[0].config.stop
-    standings = [Standing(job.config.protocol, job.config.seed, stop) for job in jobs]
+    standings = [Standing(job.name, job.config.seed, stop) for job in jobs]
     crew = Crew(jobs, standings, num_workers)
     with shown(Board(stop.metric, standings), quiet) as redraw, crew:
         while crew.work():
@@ -235,7 +240,7 @@ def _make_run(job: Job, num_runs: int) -> None:
     try:
         run(
             simulation,
-            protocol=job.config.protocol,
+            protocol=job.name,
             out=job.out,
             config_text=config.to_toml(job.config),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +23,9 @@ C = 20  # the concurrency of the protocols looked at
 
 def protocols(
     name: Annotated[str | None, typer.Argument(help="Explain this one.")] = None,
+    parts: Annotated[
+        bool, typer.Option("--parts", help="Single policies instead, for mixing by hand.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the protocols: who trains, when to aggregate, how updates combine.
@@ -32,33 +35,77 @@ def protocols(
       pisces protocols
 
       pisces protocols fedbuff
+
+      pisces protocols --parts
     """
     from pisces.build import PROTOCOLS  # torch is slow to import
 
+    if parts:
+        _tell_parts(name, as_json)
+        return
     chosen = PROTOCOLS if name is None else [known(name, PROTOCOLS, "NAME")]
     if as_json:
         print_json([_facts(each) for each in chosen])
     elif name is None:
         stdout.print(_listing([_facts(each) for each in chosen]))
         stdout.print("\nOne of them, with its settings: pisces protocols NAME", highlight=False)
+        stdout.print("What they are made of, to mix: pisces protocols --parts", highlight=False)
     else:
         _explain(_facts(name))
 
 
 def _facts(name: str) -> dict[str, Any]:
-    from pisces.build import PROTOCOLS, settings_of
+    from pisces.build import PROTOCOLS
 
     policies = PROTOCOLS[name](C)
-    fields = type(settings_of(name, {})).model_fields
     return {
         "name": name,
         "about": inspect.getdoc(PROTOCOLS[name]) or "",
         **dict(_answers(policies)),
-        "settings": {
-            key: {"default": field.default, "about": field.description or ""}
-            for key, field in fields.items()
-        },
+        "settings": _settings(PROTOCOLS[name], name),
     }
+
+
+def _settings(maker: Callable[..., Any], name: str) -> dict[str, Any]:
+    from pisces.settings import schema_of
+
+    return {
+        key: {
+            "default": None if field.is_required() else field.default,
+            "about": field.description or "",
+        }
+        for key, field in schema_of(maker, name).model_fields.items()
+    }
+
+
+def _tell_parts(name: str | None, as_json: bool) -> None:
+    from pisces.build import PARTS
+
+    every = [_part(table, each) for table, makers in PARTS.items() for each in makers]
+    if name is not None:
+        known(name, sorted({facts["name"] for facts in every}), "NAME")
+    chosen = [facts for facts in every if name in (None, facts["name"])]
+    if as_json:
+        print_json(chosen)
+        return
+    for table in dict.fromkeys(facts["table"] for facts in chosen):
+        of_table = [facts for facts in chosen if facts["table"] == table]
+        stdout.print(f"[bold]{escape(f'[{table}]')}[/]", highlight=False)
+        stdout.print(_listing(of_table))
+        if name is not None and of_table[0]["settings"]:
+            stdout.print(_table([_setting(*item) for item in of_table[0]["settings"].items()]))
+            stdout.print()
+    if name is None:
+        stdout.print("One of them, with its settings: pisces protocols --parts NAME")
+
+
+def _part(table: str, name: str) -> dict[str, Any]:
+    from pisces.build import PARTS
+
+    maker = PARTS[table][name]
+    about = inspect.getdoc(maker) or ""
+    settings = _settings(maker, name)
+    return {"table": table, "name": name, "about": about, "settings": settings}
 
 
 def _answers(policies: Policies) -> Iterator[tuple[str, str]]:

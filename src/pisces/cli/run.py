@@ -12,7 +12,7 @@ from pisces import config
 from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stdout
 from pisces.cli.options import Changes, ConfigFile, Out, fresh_folder
 from pisces.cli.progress import Board, Listener, Standing, shown
-from pisces.record.reader import Run
+from pisces.record.reader import Run, called
 from pisces.report.table import run_table
 
 EXIT_CODES = {
@@ -50,15 +50,16 @@ def run(
     set_up_logging(verbose)
     extra = [] if seed is None else [f"seed={seed}"]
     settings = build.resolved(config.load(file, [*(changes or []), *extra]))
-    folder = out or fresh_folder(f"{file.stem}-{settings.protocol}-seed{settings.seed}")
+    protocol = called(settings.model_dump())
+    folder = out or fresh_folder(f"{file.stem}-{protocol}-seed{settings.seed}")
     simulation = build.simulation(settings)
-    standing = Standing(settings.protocol, settings.seed, settings.stop)
+    standing = Standing(protocol, settings.seed, settings.stop)
     board = Board(settings.stop.metric, [standing])
     # Interrupted, a run still saves what there is; it is shown from its folder either way.
     with suppress(KeyboardInterrupt), shown(board, quiet) as redraw:
         make_run(
             simulation,
-            protocol=settings.protocol,
+            protocol=protocol,
             out=folder,
             config_text=config.to_toml(settings),
             listener=Listener(standing, redraw),

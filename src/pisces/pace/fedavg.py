@@ -43,6 +43,11 @@ class Rounds(Pacer):
         """With fewer clients a round could never have `enough`."""
         return self._enough or 1
 
+    @property
+    def in_rounds(self) -> bool:
+        """That is what it is."""
+        return True
+
     def slots(self, view: View) -> int:
         """A whole cohort, once the last one is done with."""
         if view.buffer or _cohort(view).any():

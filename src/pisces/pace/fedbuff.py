@@ -32,6 +32,11 @@ class Buffered(Pacer):
         """With fewer clients the buffer could never fill: a waiting client is not started again."""
         return self._size
 
+    @property
+    def one_at_a_time(self) -> bool:
+        """With a buffer of one."""
+        return self._size == 1
+
     def slots(self, view: View) -> int:
         """Whatever is free."""
         return self._concurrency - len(view.running)

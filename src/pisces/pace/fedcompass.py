@@ -37,6 +37,11 @@ class Grouped(Pacer):
         self._concurrency = concurrency
         self._slack = slack
 
+    @property
+    def needs_steps(self) -> bool:
+        """Nobody arrives together by chance."""
+        return True
+
     def slots(self, view: View) -> int:
         """Whatever is free; whoever waits keeps its seat."""
         return self._concurrency - len(view.running) - len(view.buffer)

@@ -45,6 +45,11 @@ class Port(Buffered):
         """Otherwise it would be a pace that waits for the slowest."""
         return True
 
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whoever is pulled comes along."""
+        return False
+
     def slots(self, view: View) -> int:
         """Whatever is free, unless a version is only waiting for who is pulled."""
         return 0 if self._pulled(view).any() else super().slots(view)

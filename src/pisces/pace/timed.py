@@ -31,6 +31,16 @@ class Timed(Pacer):
         self._concurrency = concurrency
         self._timeout_s = timeout_s
 
+    @property
+    def in_rounds(self) -> bool:
+        """Up to the timeout; seats are filled after an aggregation only."""
+        return True
+
+    @property
+    def late_after_s(self) -> float:
+        """The timeout."""
+        return self._timeout_s
+
     def slots(self, view: View) -> int:
         """Every free seat, until the first is started from this version or something waits."""
         if view.buffer or bool(np.equal(view.running.versions, view.version).any()):

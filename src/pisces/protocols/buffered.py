@@ -26,9 +26,13 @@ from pisces.protocols.words import (
     BufferSize,
     CacheBytes,
     MixingRate,
+    MostStale,
+    Patience,
     Penalty,
     ServerRate,
     ShareBy,
+    Slack,
+    TaskTimeout,
 )
 from pisces.select.fedcompass import Compass
 from pisces.select.uniform import Uniform
@@ -42,7 +46,7 @@ def fedbuff(
     server_rate: ServerRate = 1.0,
     reference: Against = "base",
     share: ShareBy = "equal",
-    max_staleness: Annotated[int | None, Field(ge=0, description="drop staler updates")] = None,
+    max_staleness: MostStale = None,
 ) -> Policies:
     """FedBuff (Nguyen et al., AISTATS 2022): random clients, aggregate every K updates.
 
@@ -80,9 +84,7 @@ def fadas(
     *,
     buffer_size: BufferSize = None,
     server_rate: Annotated[float, Field(gt=0, description="of AMSGrad")] = 0.01,
-    patience: Annotated[
-        int | None, Field(ge=1, description="staleness beyond which the rate shrinks; none: never")
-    ] = None,
+    patience: Patience = None,
 ) -> Policies:
     """FADAS (Wang et al., ICML 2024): FedBuff with AMSGrad on the server."""
     plain = fedbuff(concurrency, buffer_size=buffer_size, staleness_penalty=0.0)
@@ -95,7 +97,7 @@ def papaya(
     *,
     buffer_size: BufferSize = None,
     staleness_penalty: Penalty = 0.5,
-    timeout_s: Annotated[float, Field(gt=0, description="call a task off after; inf: never")] = 240,
+    timeout_s: TaskTimeout = 240,
     max_staleness: Annotated[int | None, Field(ge=0, description="abort what is staler")] = None,
     server_rate: ServerRate = 0.01,
     server: Annotated[Literal["adam", "sgd"], Field(description="the server's optimiser")] = "adam",
@@ -137,7 +139,7 @@ def fedcompass(
     max_steps: Annotated[
         int | None, Field(ge=1, description="most local steps; none: the plan's")
     ] = None,
-    slack: Annotated[float, Field(ge=1, description="how much longer a group is waited for")] = 1.2,
+    slack: Slack = 1.2,
 ) -> Policies:
     """FedCompass (Li et al., ICLR 2024): as many steps for each as let groups arrive together.
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
-
 from pisces.aggregate.asofed import AsoFed
 from pisces.aggregate.fedasync import Mixing
 from pisces.aggregate.hysync import Hybrid
@@ -13,7 +9,16 @@ from pisces.aggregate.memory import MAX_CACHE_BYTES
 from pisces.aggregate.staleness import Discount
 from pisces.pace.fedbuff import Buffered
 from pisces.policy import Policies
-from pisces.protocols.words import CacheBytes, Form, HingeSlope, HingeStart, MixingRate, Penalty
+from pisces.protocols.words import (
+    CacheBytes,
+    Form,
+    HingeSlope,
+    HingeStart,
+    MixingRate,
+    Penalty,
+    Threshold,
+    WeighFeatures,
+)
 from pisces.select.uniform import Uniform
 
 
@@ -37,9 +42,7 @@ def fedasync(
 def hysync(
     concurrency: int,
     *,
-    threshold: Annotated[
-        int | None, Field(ge=0, description="more at once are averaged first; none: half of C")
-    ] = None,
+    threshold: Threshold = None,
     alpha: MixingRate = 0.6,
     penalty: Penalty = 0.5,
 ) -> Policies:
@@ -52,9 +55,7 @@ def hysync(
 def aso_fed(
     concurrency: int,
     *,
-    weigh_features: Annotated[
-        bool, Field(description="weigh the first layer's features, which shrinks it")
-    ] = False,
+    weigh_features: WeighFeatures = False,
     max_cache_bytes: CacheBytes = MAX_CACHE_BYTES,
 ) -> Policies:
     """ASO-Fed (Chen et al., 2020): the model moves by what changed since a client's last one.

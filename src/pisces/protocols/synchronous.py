@@ -12,7 +12,7 @@ from pisces.aggregate.mean import DiscountedMean
 from pisces.pace.fedavg import Rounds
 from pisces.pace.timed import Timed
 from pisces.policy import Policies
-from pisces.protocols.words import OverSelection, RoundDeadline
+from pisces.protocols.words import OverSelection, RoundDeadline, Timeout
 from pisces.select.autofl import QLearning
 from pisces.select.fedar import Trusting
 from pisces.select.fedcs import Fitting
@@ -28,7 +28,7 @@ def fedavg(
     round_deadline_s: RoundDeadline = None,
 ) -> Policies:
     """FedAvg (McMahan et al., AISTATS 2017): a random cohort, wait for it, average by samples."""
-    enough = None if over_selection is None else _first(concurrency, over_selection)
+    enough = enough_of(over_selection, concurrency)
     return Policies(
         selector=Uniform(),
         pacer=Rounds(concurrency, enough=enough, deadline_s=round_deadline_s),
@@ -106,9 +106,7 @@ def autofl(
 def fedar(
     concurrency: int,
     *,
-    timeout_s: Annotated[
-        float, Field(gt=0, description="how long to wait; who takes longer loses trust")
-    ] = 60.0,
+    timeout_s: Timeout = 60.0,
     max_latency_s: Annotated[
         float | None, Field(gt=0, description="leave out who took longer last time; none: nobody")
     ] = None,
@@ -130,6 +128,8 @@ def fedar(
     return Policies(selector, Timed(concurrency, timeout_s), DiscountedMean(reference="base"))
 
 
-def _first(concurrency: int, over_selection: float) -> int:
+def enough_of(over_selection: float | None, concurrency: int) -> int | None:
     """How many of an over-selected cohort are used: C / over_selection, rounded down."""
+    if over_selection is None:
+        return None
     return max(1, math.floor(concurrency / over_selection + 1e-9))  # 13 / 1.3 is 9.999...

@@ -68,6 +68,35 @@ Guard = Annotated[
     ),
 ]
 Drop = Annotated[bool, Field(description="keep updates of outliers out of the model too")]
+MostStale = Annotated[int | None, Field(ge=0, description="drop staler updates; none: keep all")]
+TaskTimeout = Annotated[float, Field(gt=0, description="call a task off after so long; inf: never")]
+Timeout = Annotated[
+    float, Field(gt=0, description="how long to wait; who takes longer loses trust")
+]
+Slack = Annotated[
+    float, Field(ge=1, allow_inf_nan=False, description="how much longer a group is waited for")
+]
+Threshold = Annotated[
+    int | None, Field(ge=0, description="more at once are averaged first; none: half of C")
+]
+FullShare = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        le=1,
+        description="share of the samples at work that makes a full step; none: 0.5 to 1, by where "
+        "updates point",
+    ),
+]
+OptimizerRate = Annotated[float, Field(gt=0, le=1e6, description="of the server's optimiser")]
+Beta = Annotated[float, Field(ge=0, lt=1, description="how much of what was is kept")]
+Tau = Annotated[float, Field(gt=0, allow_inf_nan=False, description="the least to divide by")]
+WeighFeatures = Annotated[
+    bool, Field(description="weigh the first layer's features, which shrinks it")
+]
+Patience = Annotated[
+    int | None, Field(ge=1, description="staleness beyond which the rate shrinks; none: never")
+]
 MixingRate = Annotated[
     float, Field(gt=0, le=1, description="how much of a fresh update the model becomes (alpha)")
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from pisces.record.writer import CONFIG, EVENTS, MODEL, SUMMARY
 if TYPE_CHECKING:
     import torch
 
+REPLACING = ("select", "pace", "aggregate", "judge")  # tables of a config: a policy each
 NUM_NEARBY = 5  # run folders named in an error message, so that it stays readable
 
 
@@ -50,9 +51,10 @@ class Run:
 
     @property
     def protocol(self) -> str:
-        """`protocol` of the config, or else the folder's name."""
+        """The protocol of the config as it is called, or else the folder's name."""
         name = self.config.get("protocol")
-        return name if isinstance(name, str) and name else self.path.resolve().name
+        is_told = isinstance(name, str) and name
+        return called(self.config) if is_told else self.path.resolve().name
 
     @property
     def seed(self) -> int | None:
@@ -125,6 +127,17 @@ class Run:
         except (OSError, safetensors.SafetensorError) as error:
             raise RunError(f"cannot read {path}: {error}; run again to write it anew") from error
         return state
+
+
+def called(config: Mapping[str, Any]) -> str:
+    """A config's protocol, then what replaces parts of it: `fedbuff+guided+clip+adam`."""
+    names = [config["protocol"]]
+    for table in REPLACING:
+        part = config.get(table)
+        while isinstance(part, dict):
+            names.append(part.get("policy"))
+            part = part.get("inner")
+    return "+".join(map(str, names))
 
 
 def find_runs(folder: str | Path) -> list[Run]:

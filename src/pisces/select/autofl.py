@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import inf, isnan
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,16 +70,18 @@ class QLearning(Selector):
     energy's weight and what is recent are guesses of ours.
     """
 
-    epsilon: float = 0.1  # chance of each slot to go to anybody
-    learning_rate: float = 0.9
-    discount: float = 0.1
-    metric: str = "accuracy"  # evaluated
-    lower_is_better: bool = False  # of the metric, as a loss
-    energy_weight: float = 0.01  # of the metric, for the energy of the mean client
-    fast_w: float = 3.0  # power of the fastest third
-    middle_w: float = 2.0
-    slow_w: float = 1.0
-    recent_versions: int = 10
+    epsilon: Annotated[float, "chance of each slot to go to anybody"] = 0.1
+    learning_rate: Annotated[float, "of the values"] = 0.9
+    discount: Annotated[float, "of what comes later"] = 0.1
+    metric: Annotated[str, "evaluated, whose gain is the reward"] = "accuracy"
+    lower_is_better: Annotated[bool, "of the metric, as a loss"] = False
+    energy_weight: Annotated[float, "what the energy of the mean client costs, in the metric"] = (
+        0.01
+    )
+    fast_w: Annotated[float, "power of the fastest third"] = 3.0
+    middle_w: Annotated[float, "of the middle third"] = 2.0
+    slow_w: Annotated[float, "of the slowest third"] = 1.0
+    recent_versions: Annotated[int, "updates as old as this are recent"] = 10
 
     def __post_init__(self) -> None:
         check_range(self, 0, 1, "epsilon", "learning_rate", "discount")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,18 +51,18 @@ class Trusting(Selector):
     From memory of the paper, not checked: 50, +8, -2, -8, -16, a fifth and a half.
     """
 
-    timeout_s: float  # the pacer's
-    max_latency_s: float = inf
-    min_examples: int = 0
-    start: float = 50.0
-    reward: float = 8.0
-    penalty: float = 2.0
-    blame: float = 8.0
-    ban: float = 16.0
-    some: float = 0.2  # of a client's tasks
-    most: float = 0.5
-    min_trust: float = 10.0
-    max_trust: float = 100.0
+    timeout_s: Annotated[float, "who takes longer loses trust; as the pace has it"] = 60.0
+    max_latency_s: Annotated[float, "leave out who took longer last time"] = inf
+    min_examples: Annotated[int, "leave out who has fewer samples"] = 0
+    start: Annotated[float, "trust at first"] = 50.0
+    reward: Annotated[float, "for an update in time"] = 8.0
+    penalty: Annotated[float, "for the first one missed, or a rare one"] = 2.0
+    blame: Annotated[float, "where some were"] = 8.0
+    ban: Annotated[float, "where most were"] = 16.0
+    some: Annotated[float, "of a client's tasks"] = 0.2
+    most: Annotated[float, "of a client's tasks"] = 0.5
+    min_trust: Annotated[float, "it is never less"] = 10.0
+    max_trust: Annotated[float, "nor more"] = 100.0
 
     def __post_init__(self) -> None:
         check_range(self, 0, inf, "timeout_s", "max_latency_s", "min_examples")
@@ -71,6 +72,11 @@ class Trusting(Selector):
         check_range(self, 0, self.start, "min_trust")
         check_range(self, self.start, inf, "max_trust")
         self._books = np.empty((4, 0))
+
+    @property
+    def late_after_s(self) -> float:
+        """The pace must mean the same by it."""
+        return self.timeout_s
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """See who was on time, then draw by trust."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
@@ -37,7 +38,12 @@ class Compass(Selector):
     * a newcomer does `min_steps` and belongs to no group; in the authors' code it does `max_steps`.
     """
 
-    def __init__(self, *, min_steps: int | None = None, max_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        min_steps: Annotated[int | None, "fewest local steps; none: a fifth of the plan's"] = None,
+        max_steps: Annotated[int | None, "most local steps; none: the plan's"] = None,
+    ) -> None:
         for name, value in (("min_steps", min_steps), ("max_steps", max_steps)):
             if value is not None and value < 1:
                 raise ConfigError(f"{name}: must be at least 1, not {value}")

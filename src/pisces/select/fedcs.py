@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
+from typing import Annotated
 
 import numpy as np
 
@@ -41,16 +42,23 @@ class Fitting(Selector):
     From memory of the paper, not checked: a tenth is asked, the deadline is 180 s.
     """
 
-    deadline_s: float = 180.0
-    asked_share: float = 0.1  # of the free clients
-    unseen_latency_s: float | None = None  # None: the median of those known
-    sequential_upload_s: float = 0.0  # per client, one after the other
+    deadline_s: Annotated[float, "longest round wanted"] = 180.0
+    asked_share: Annotated[float, "of the free clients"] = 0.1
+    unseen_latency_s: Annotated[
+        float | None, "of a client not seen yet; none: the median of those known"
+    ] = None
+    sequential_upload_s: Annotated[float, "per client, one after the other"] = 0.0
 
     def __post_init__(self) -> None:
         check_range(self, 0, inf, "deadline_s", "sequential_upload_s")
         check_range(self, 0, 1, "asked_share")
         if self.unseen_latency_s is not None:
             check_range(self, 0, inf, "unseen_latency_s")
+
+    @property
+    def needs_rounds(self) -> bool:
+        """Without a round to fit into everybody fits."""
+        return True
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Ask some, the fastest first."""

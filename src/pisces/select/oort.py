@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import inf, log
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,23 +73,27 @@ class Oort(Selector):
     * a client that reported without a loss is given the median loss of the candidates.
     """
 
-    exploration: float = 0.9
-    exploration_decay: float = 0.98  # per round, the first included
-    min_exploration: float = 0.3
-    exploration_draw: Literal["share", "binomial"] = "share"
-    sample_window: float = 5.0  # explore among this many times as many as wanted, largest first
-    clip_quantile: float = 0.9  # of the rewards; a higher one counts as this
-    confidence: float = 0.1
-    cut_off: float = 0.05  # of the first score not taken
-    straggler_penalty: float = 2.0  # alpha
-    duration_percentile: float = 30.0  # where the preferred duration T starts
-    unseen_duration_s: float = 1.0
-    pacer_interval: int = 20  # rounds
-    pacer_step: float = 5.0  # percentile points
-    flat_change: float = 0.1  # of the exploited utility; at most this: raise T
-    sharp_change: float = 5.0  # of the exploited utility; at least this: lower T
-    max_picks: int | None = None  # blacklisted when picked more often; None: never
-    max_blacklisted: float = 0.3  # of all clients
+    exploration: Annotated[float, "share of slots to explore with"] = 0.9
+    exploration_decay: Annotated[float, "its factor per round, the first included"] = 0.98
+    min_exploration: Annotated[float, "its floor"] = 0.3
+    exploration_draw: Annotated[
+        Literal["share", "binomial"], "share | binomial, for slots that come one at a time"
+    ] = "share"
+    sample_window: Annotated[
+        float, "explore among so many times as many as wanted, largest first"
+    ] = 5.0
+    clip_quantile: Annotated[float, "of the rewards; a higher one counts as this"] = 0.9
+    confidence: Annotated[float, "of the bonus for those not seen for long"] = 0.1
+    cut_off: Annotated[float, "of the first score not taken"] = 0.05
+    straggler_penalty: Annotated[float, "exponent of the slow clients' penalty (alpha)"] = 2.0
+    duration_percentile: Annotated[float, "where the preferred duration T starts"] = 30.0
+    unseen_duration_s: Annotated[float, "of a client not seen yet"] = 1.0
+    pacer_interval: Annotated[int, "rounds between two looks at T"] = 20
+    pacer_step: Annotated[float, "percentile points by which T moves"] = 5.0
+    flat_change: Annotated[float, "of the exploited utility; at most this: raise T"] = 0.1
+    sharp_change: Annotated[float, "of the exploited utility; at least this: lower T"] = 5.0
+    max_picks: Annotated[int | None, "blacklisted when picked more often; none: never"] = None
+    max_blacklisted: Annotated[float, "of all clients"] = 0.3
 
     def __post_init__(self) -> None:
         check_range(self, 0, 1, "exploration", "exploration_decay", "clip_quantile", "cut_off")
@@ -103,6 +107,11 @@ class Oort(Selector):
             rule = "Oort: exploration_draw must be 'share' or 'binomial', choose one of the two"
             raise ConfigError(f"{rule} instead of {self.exploration_draw!r}")
         self._memory = Memory(-1, self.exploration, self.duration_percentile)
+
+    @property
+    def needs_rounds(self) -> bool:
+        """A share of one seat is none: it would explore no more."""
+        return self.exploration_draw == "share"
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Draw from both pools, then fill what is left with whoever is free."""

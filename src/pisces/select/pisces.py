@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Annotated
 
 import numpy as np
 
@@ -48,11 +49,13 @@ class Guided(Selector):
     * a client that reported without a loss is given the median loss of the candidates.
     """
 
-    staleness_penalty: float = 0.5  # beta
-    exploration: float = 0.9
-    exploration_decay: float = 0.98
-    min_exploration: float = 0.3
-    loss_term: LossTerm = "rms"
+    staleness_penalty: Annotated[float, "exponent of the staleness discount (beta)"] = 0.5
+    exploration: Annotated[float, "share of slots to explore with"] = 0.9
+    exploration_decay: Annotated[float, "its factor per selection"] = 0.98
+    min_exploration: Annotated[float, "its floor"] = 0.3
+    loss_term: Annotated[
+        LossTerm, "rms: root mean square of the losses; root: root of their mean"
+    ] = "rms"
 
     def __post_init__(self) -> None:
         check_range(self, 0, inf, "staleness_penalty")

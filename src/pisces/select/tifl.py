@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +47,11 @@ class Tiers(Selector):
     From memory of the paper, not checked: 5 tiers, ranked every 10 rounds.
     """
 
-    num_tiers: int = 5
-    every: int = 10  # draws of a tier between two rankings
-    credits_per_tier: int | None = None  # how often each may be drawn; None: unlimited
-    profile_share: float = 1.0  # of the clients, drawn for their latency first
-    profile_tries: int = 3  # tasks of a client that may come to nothing meanwhile
+    num_tiers: Annotated[int, "tiers of like speed"] = 5
+    every: Annotated[int, "draws of a tier between two rankings"] = 10
+    credits_per_tier: Annotated[int | None, "how often each may be drawn; none: no limit"] = None
+    profile_share: Annotated[float, "of the clients, drawn for their latency first"] = 1.0
+    profile_tries: Annotated[int, "tasks of a client that may come to nothing meanwhile"] = 3
 
     def __post_init__(self) -> None:
         check_range(self, 1, inf, "num_tiers", "every", "profile_tries")
@@ -59,6 +60,11 @@ class Tiers(Selector):
             check_range(self, 1, inf, "credits_per_tier")
         self._weights = [1.0] * self.num_tiers
         self._num_drawn = [0] * self.num_tiers  # how often each was
+
+    @property
+    def needs_rounds(self) -> bool:
+        """Who is as fast as each other need not wait, but nobody waits where there is no round."""
+        return True
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Profile newcomers, then draw a tier for the slots that are left."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pisces import config
-from pisces.config import Config
+from pisces.config import MIXED, Config
 from pisces.study.plan import Case, Point, Study, Variant
 
 NUM_SEEDS = 5
@@ -133,8 +133,11 @@ def digest(settings: Config, revision: int = 0) -> str:
 
     Everything counts, also what is at its default: the next version may have another default. A key
     that a later version adds makes other runs of all; better that than numbers of unknown origin.
+    Only a table that replaces a part of the protocol is not there unless it is given.
     """
     values = settings.model_dump(exclude=FREE)
+    for table in set(MIXED) - settings.mixed.keys():  # they came later: records have none of them
+        del values[table]
     if revision:
         values["revision"] = revision
     text = json.dumps(values, sort_keys=True)
