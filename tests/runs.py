@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from inspect import isabstract
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -424,3 +425,25 @@ def implementations(room: ModuleType, verb: str) -> set[type]:
         if isinstance(thing, type) and thing.__module__ == name and hasattr(thing, verb)
         if not getattr(thing, "_is_protocol", False) and not isabstract(thing)
     }
+
+
+T = TypeVar("T")
+
+
+def with_those_of_protocols(
+    part: str, table: Mapping[str, Callable[[], T]], concurrency: int = 20
+) -> dict[str, Callable[[], T]]:
+    """The table, and of every kind it lacks one as some protocol has it.
+
+    So a policy that comes with a named protocol is held to its contract by that protocol's row.
+    """
+    found = dict(table)
+    for name in PROTOCOLS:
+        make = partial(_part_of, name, part, concurrency)
+        if type(make()) not in {type(known()) for known in found.values()}:
+            found[f"as in {name}"] = make
+    return found
+
+
+def _part_of(name: str, part: str, concurrency: int) -> Any:
+    return getattr(PROTOCOLS[name](concurrency), part)

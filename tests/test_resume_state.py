@@ -133,7 +133,7 @@ def test_real_training_goes_on_bit_by_bit(protocol: str) -> None:
     whole, first, second = Memory(), Memory(), Memory()
     expected = wire(digits(protocol), whole).run()
     coordinator = wire(digits(protocol), first)
-    for _ in range(5):
+    for _ in range(3):
         coordinator.step()
     assert coordinator.reason is None
     fresh = wire(digits(protocol), second)

@@ -28,40 +28,40 @@ def trained(client: int, end: float, start: float = 0.0) -> Update:
 
 def test_by_hand() -> None:
     rule = AsoFed()
-    # Client 1, 300 of 800 samples, went from 4 to 12: 4 + 3/8 x 8 = 7.
+    # Client 1, 300 samples, is the first to report: its model is the mean of all there are.
     made = combine(rule, weights([4.0]), trained(1, 12.0, start=4.0))
-    assert made.weights.flat.tolist() == [7.0]
-    assert made.coefficients == (0.375,)
-    # It comes back with 20, trained from 7; what counts is that it last said 12: 7 + 3/8 x 8 = 10.
-    made = combine(rule, weights([7.0]), trained(1, 20.0, start=7.0))
-    assert made.weights.flat.tolist() == [10.0]
-    # Client 2 (1/2) was first sent 7 and says 15, client 1 now says 4: 10 + 1/2 x 8 - 3/8 x 16 = 8.
-    made = combine(rule, weights([10.0]), trained(2, 15.0, start=7.0), trained(1, 4.0, start=10.0))
-    assert made.weights.flat.tolist() == [8.0]
-    assert made.coefficients == (0.5, 0.375)
+    assert made.weights.flat.tolist() == [12.0]
+    assert made.coefficients == (1.0,)
+    # Client 0, 100 samples, was sent 4 and says 8: 12 + 1/4 (8 - 12) = 11 = (3 x 12 + 8) / 4.
+    made = combine(rule, weights([12.0]), trained(0, 8.0, start=4.0))
+    assert made.weights.flat.tolist() == [11.0]
+    # Client 1 comes back with 20, trained from 12; what counts is that it last said 12. Client 2,
+    # 400 samples, is new and says 15: 11 + 3/8 (20 - 12) + 1/2 (15 - 11) = 16, which is
+    # (8 + 3 x 20 + 4 x 15) / 8.
+    made = combine(rule, weights([11.0]), trained(1, 20.0, start=12.0), trained(2, 15.0, start=4.0))
+    assert made.weights.flat.tolist() == [16.0]
+    assert made.coefficients == (0.375, 0.5)
 
 
-def test_it_is_the_mean_of_the_last_models() -> None:
-    """Where everybody starts from the first one, however often each reports after that."""
+def test_it_is_the_mean_of_the_last_models_wherever_clients_started() -> None:
     rng = generator(1, "models")
-    first = [1.0, -2.0, 3.0]
-    rule, current = AsoFed(), weights(first)
-    last = dict.fromkeys(range(3), torch.tensor(first))
+    rule, current, last = AsoFed(), weights([1.0, -2.0, 3.0]), {}
     for k in range(40):
-        client = k if k < 3 else int(rng.choice([0, 0, 0, 1, 2]))
-        base = first if k < 3 else current.flat.tolist()
-        said = rng.normal(size=3).tolist()
+        client = int(rng.choice([0, 0, 0, 1, 2])) if k > 5 else min(k, 1)
+        said, base = rng.normal(size=(2, 3)).tolist()
         one = update(client, said, base=base, num_examples=SIZES[client])
         current = combine(rule, current, one).weights
         last[client] = one.weights.flat
-        mean = sum(SIZES[c] / 800 * model for c, model in last.items())
+        total = sum(SIZES[c] for c in last)
+        mean = sum(SIZES[c] / total * model for c, model in last.items())
         assert torch.allclose(current.flat, mean, atol=1e-5)
+    assert set(last) == {0, 1, 2}
 
 
 def test_buffers_mix_against_the_current_model() -> None:
     rule = AsoFed()
-    first = update(2, [8.0, 5.0], num_examples=400, num_buffers=1)
-    combine(rule, weights([0.0, 0.0], num_buffers=1), first)
+    everybody = [update(c, [8.0, 5.0], num_examples=SIZES[c], num_buffers=1) for c in (0, 1, 2)]
+    combine(rule, weights([0.0, 0.0], num_buffers=1), *everybody)
     # Parameter: 4 + 1/2 (10 - 8). Buffer: 6 + 1/2 (16 - 6), not against the 5 it said last.
     second = update(2, [10.0, 16.0], base=[4.0, 99.0], num_examples=400, num_buffers=1)
     made = combine(rule, weights([4.0, 6.0], num_buffers=1), second)
@@ -99,12 +99,12 @@ def test_a_filter_is_one_row() -> None:
 
 
 def test_features_are_weighed_after_the_mean_and_only_if_asked() -> None:
-    # Client 2 (1/2) goes from (0, 0) to (4, 4): (2, 2), and half of that if features are weighed.
+    # The first to report says (4, 4), which is the mean, and half of that if features are weighed.
     start, end = model([0.0, 0.0], (1, 2)), model([4.0, 4.0], (1, 2))
     one = Update(0, 2, 0, start, end, trained(2, 0.0).report, 0.0, 1.0)
-    assert combine(AsoFed(), start, one).weights.flat.tolist() == [2.0, 2.0]
+    assert combine(AsoFed(), start, one).weights.flat.tolist() == [4.0, 4.0]
     weighed = AsoFed(weigh_features=True)
-    assert combine(weighed, start, one).weights.flat.tolist() == [1.0, 1.0]
+    assert combine(weighed, start, one).weights.flat.tolist() == [2.0, 2.0]
     assert weighed.state().arrays["client/2"].tolist() == [4.0, 4.0]  # the client's, as it came
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import implementations, through_json
+from runs import implementations, through_json, with_those_of_protocols
 from worlds import NAN, update, view
 
 import pisces.pace
@@ -49,6 +49,7 @@ PACERS: dict[str, Callable[[], Pacer]] = {
     "remaining, bound 1": lambda: Remaining(C, 1),
 }
 
+PACERS = with_those_of_protocols("pacer", PACERS, C)
 every_pacer = pytest.mark.parametrize("name", PACERS)
 
 
@@ -90,7 +91,7 @@ def columns(seen: View) -> list[bytes]:
 
 
 def test_every_pacer_has_a_row() -> None:
-    assert implementations(pisces.pace, "ready") == {type(make()) for make in PACERS.values()}
+    assert implementations(pisces.pace, "ready") <= {type(make()) for make in PACERS.values()}
 
 
 @every_pacer

@@ -22,7 +22,6 @@ from runs import (
     assert_lawful,
     log_bytes,
     max_staleness,
-    num_versions,
     of_kind,
     quarters,
     simulate,
@@ -253,39 +252,7 @@ def test_same_events_same_decisions(protocol: str, world: World) -> None:
     assert log_bytes(again) == log_bytes(first)
 
 
-# --- protocols that must agree --------------------------------------------------------------------
-
-EQUAL = ["latency={kind = 'constant', seconds = 2.0}", "data.sizes=equal", "evaluate.every_s=1.0"]
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        "{buffer_size = 3}",
-        "{buffer_size = 3, reference = 'current', share = 'samples', staleness_penalty = 0.0}",
-    ],
-    ids=["its own rule", "written as FedAvg"],
-)
-def test_fedbuff_with_a_full_buffer_is_fedavg_among_equals(rule: str) -> None:
-    # K = C and equal speeds: all three arrive at one instant, so the buffer holds a whole cohort
-    # of staleness 0. Then the discount (1 + 0)^-beta is 1 for any beta, `base` is the current
-    # model, and with equal sizes n / (3 n) is 1 / 3: both rules are the same mean. Both pick three
-    # of six from the same generator at the same instants.
-    buffered, one = train_digits("fedbuff", [*EQUAL, f"protocols.fedbuff={rule}"])
-    rounds, other = train_digits("fedavg", EQUAL)
-    assert log_bytes(buffered) == log_bytes(rounds)
-    assert num_versions(rounds) == 4
-    assert {line["client"] for line in of_kind(rounds, "started")} > {0, 1}
-    assert torch.equal(one.flat, other.flat)
-
-
-def test_among_unequals_fedbuff_is_not_fedavg() -> None:
-    # or the test above would not tell anything
-    changes = ["protocols.fedbuff={buffer_size = 3}"]
-    buffered, one = train_digits("fedbuff", changes)
-    rounds, other = train_digits("fedavg")
-    assert max_staleness(buffered) > 0 == max_staleness(rounds)
-    assert not torch.allclose(one.flat, other.flat)
+# --- the guard ------------------------------------------------------------------------------------
 
 
 def test_the_guard_alone_changes_nothing_while_nobody_is_an_outlier() -> None:

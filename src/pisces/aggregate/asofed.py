@@ -5,7 +5,8 @@
 Chen et al., "Asynchronous Online Federated Learning for Edge Devices with Non-IID Data", IEEE
 BigData 2020, Eq. (4). old_k is the last model of client k and sum n the samples of all clients, so
 that w is the mean by samples of the last models of all. A client's model replaces its own last one
-and nobody else's: a fast client counts no more than a slow one.
+and nobody else's: a fast client counts no more than a slow one. Whoever reports for the first time
+has no last model: it joins the mean, its old_k being w and its samples from then on in sum n.
 
 The paper's server then weighs the features in the first layer, Eq. (5) and (6),
 
@@ -19,10 +20,11 @@ Buffers such as BatchNorm statistics mix against the current model, with the sam
 
 Differs from the paper:
 
-* old_k of a client that reports for the first time is the model it was sent. In the paper everybody
-  starts from the first model and runs always, where that is the same; where few run at a time, what
-  is left of the first model would otherwise hold everybody back until the last has reported;
-* the samples of all clients are those they joined with, also of the ones that have left;
+* the mean is over those who have reported. In the paper it is over all, who stand at the first
+  model until they report and run from the start; where few run at a time, what is left of the first
+  model would hold everybody back until the last has reported. From then on both are the same;
+* samples are those that clients joined with. Who has left for good counts on with its last model,
+  which then holds the mean back for ever (in the paper nobody leaves);
 * Eq. (5) and (6) are as we remember them, whose rows are taken to be units; convolutions count as
   one row per filter;
 * what its clients do (a proximal term, decayed gradients, a step by delay) is no part of this.
@@ -35,7 +37,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pisces.aggregate.mean import moved
+from pisces.aggregate.mean import Floats, moved
 from pisces.aggregate.memory import MAX_CACHE_BYTES, ClientVectors
 from pisces.clients.view import View
 from pisces.errors import ConfigError
@@ -57,19 +59,27 @@ class AsoFed(Aggregator):
     ) -> Combination:
         """The mean, with these clients' last models replaced."""
         self._last.require_room(view.clients.num_clients, weights.flat)
-        shares = np.array([u.report.num_examples for u in updates], np.float64)
-        shares = shares / view.clients.num_examples.sum()
-        made = moved(weights, [self._against_last(u) for u in updates], shares, "base")
+        made = moved(
+            weights, self._against_last(updates, weights), self._shares(updates, view), "base"
+        )
         if self._weigh_features:
             made = replace(made, weights=with_weighed_features(made.weights))
         for update in updates:  # copies: what an update holds may be a row of many's results
             self._last.put(update.client, update.weights.flat.clone())
         return made
 
-    def _against_last(self, update: Update) -> Update:
-        """The same, as if it had been trained from its client's last model."""
-        last = self._last.get(update.client)
-        return update if last is None else replace(update, base=Weights(last, update.base.layout))
+    def _against_last(self, updates: Sequence[Update], weights: Weights) -> list[Update]:
+        """The same, as if trained from their clients' last models, or from the mean."""
+        lasts = [self._last.get(update.client) for update in updates]
+        bases = [weights if last is None else Weights(last, weights.layout) for last in lasts]
+        return [replace(u, base=base) for u, base in zip(updates, bases, strict=True)]
+
+    def _shares(self, updates: Sequence[Update], view: View) -> Floats:
+        """The samples of each, over those of all who have reported by now."""
+        clients = [update.client for update in updates]
+        heard = sorted({*clients, *self._last.clients})
+        num_examples = view.clients.num_examples
+        return np.asarray(num_examples[clients] / num_examples[heard].sum(), np.float64)
 
     def state(self) -> State:
         """Everybody's last model."""

@@ -18,7 +18,8 @@ With `remember` off every h_i stays zero: FedBuff without discount.
 
 Differs from the paper:
 
-* N are the clients that ever joined, which may grow during a run;
+* N are the clients that ever joined, which may grow during a run. Who has left for good counts on
+  with its last update, which then pulls at the model for ever (in the paper nobody leaves);
 * K is the number of updates combined, which a tick or a starved buffer may change;
 * the sum of all h_i is brought up to date in the precision of the weights, so it may drift from
   the sum by rounding;

@@ -26,6 +26,11 @@ class ClientVectors:
         """Refuse so many clients, if there is no room for a vector like this of each."""
         check_memory(num_clients, vector.numel() * vector.element_size(), self._max_bytes)
 
+    @property
+    def clients(self) -> list[int]:
+        """Who has a vector."""
+        return [int(name.removeprefix(PREFIX)) for name in self._vectors]
+
     def get(self, client: int) -> torch.Tensor | None:
         """Its last vector; none: it has not reported yet."""
         return self._vectors.get(f"{PREFIX}{client}")
