@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 import pisces
-from pisces import protocols
 from pisces.data.datasets import digits
 from pisces.data.partition import dirichlet
 from pisces.models.mlp import mlp
@@ -33,7 +32,7 @@ if __name__ == "__main__":
     data = digits()
     rows = dirichlet(data.targets, sizes=[20, 50] * 20, alpha=0.3, rng=generator(1, "shards"))
     shards = [(data.inputs[r], data.targets[r]) for r in rows]
-    theirs = protocols.pisces(concurrency=10)
+    theirs = pisces.protocol("pisces", concurrency=10)
     mine = replace(theirs, selector=LeastPicked())
     for name, policies in (("guided", theirs), ("least picked", mine)):
         torch.manual_seed(0)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from contextlib import closing
 from dataclasses import replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import datafiles
@@ -301,10 +304,21 @@ def test_strict_with_a_deadline_is_fine() -> None:
 # --- protocols ------------------------------------------------------------------------------------
 
 
-def test_every_protocol_that_is_found_has_a_name() -> None:
-    named = {name.replace("-", "_"): protocol for name, protocol in build.PROTOCOLS.items()}
-    assert dict(protocols._found()) == named
-    assert all(getattr(protocols, name) is protocol for name, protocol in named.items())
+def test_every_protocol_of_the_house_has_a_name() -> None:
+    files = [import_module(f.name) for f in iter_modules(protocols.__path__, "pisces.protocols.")]
+    made = {thing for file in files for thing in vars(file).values() if makes_policies(thing)}
+    assert made == set(build.PROTOCOLS.values())
+
+
+def makes_policies(thing: object) -> bool:
+    is_ours = inspect.isfunction(thing) and not thing.__name__.startswith("_")
+    return is_ours and thing.__annotations__.get("return") == "Policies"
+
+
+def test_a_protocol_by_its_name_to_go_on_from() -> None:
+    assert build.protocol("fedbuff", 20, buffer_size=7).pacer.min_clients == 7
+    with pytest.raises(ConfigError, match=r"protocols\.fedbuff: bufer_size: unknown key"):
+        build.protocol("fedbuff", 20, bufer_size=7)
 
 
 @pytest.mark.parametrize("name", build.PROTOCOLS)

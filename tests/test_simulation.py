@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 import pisces
-from pisces import protocols
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError, DataError, RunError
 from pisces.execute.availability import Always, Late
@@ -144,7 +143,8 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 def test_policies_remember_nothing_from_one_run_to_the_next() -> None:
-    policies = protocols.pisces(3)  # its selector explores less and less, its judge keeps losses
+    # Its selector explores less and less, its judge keeps losses.
+    policies = pisces.protocol("pisces", 3)
     one, again = simulated(policies), simulated(policies)
     assert one.lines == again.lines
     assert one.lines == simulated("pisces").lines
@@ -215,7 +215,7 @@ class InTurn(pisces.Selector):
 
 
 def test_a_selector_of_ones_own(tmp_path: Path) -> None:
-    policies = replace(protocols.fedavg(2), selector=InTurn())
+    policies = replace(pisces.protocol("fedavg", 2), selector=InTurn())
     result = simulated(
         policies, latency=1.0, stop=pisces.Stop(versions=4), out=tmp_path / "r", name="in turn"
     )
@@ -371,7 +371,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         "staleness_bund: unknown key; did you mean staleness_bound?",
     ),
     "settings of one's own policies": (
-        {"protocol": protocols.fedavg(3), "settings": {"over_selection": 1.3}},
+        {"protocol": pisces.protocol("fedavg", 3), "settings": {"over_selection": 1.3}},
         ConfigError,
         "settings are for protocols by name",
     ),

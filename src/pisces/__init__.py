@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from pisces.build import protocol
     from pisces.clients.checks import Limits
     from pisces.clients.view import View
     from pisces.evaluate import Schedule
@@ -52,6 +53,7 @@ _HOMES = {
     "Stop": "pisces.stop",
     "View": "pisces.clients.view",
     "load": "pisces.record.reader",
+    "protocol": "pisces.build",
     "simulate": "pisces.simulation",
 }
 
@@ -78,6 +80,7 @@ __all__ = [
     "View",
     "__version__",
     "load",
+    "protocol",
     "simulate",
 ]
 

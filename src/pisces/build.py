@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from pisces import config as cfg
-from pisces import protocols, world
+from pisces import world
 from pisces.aggregate.clip import Clipped
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
@@ -28,7 +28,7 @@ from pisces.mix import Part, whose
 from pisces.models.flat import flatten
 from pisces.parts import Simulation, check_deadline
 from pisces.policy import Policies
-from pisces.protocols import aggregators, judges, pacers
+from pisces.protocols import aggregators, buffered, judges, mixing, pacers, pisces, synchronous
 from pisces.record.lines import Recorder
 from pisces.select.autofl import QLearning
 from pisces.select.fedar import Trusting
@@ -45,29 +45,29 @@ from pisces.train.base import Recipe
 from pisces.types import Plan
 
 PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
-    "pisces": protocols.pisces,
-    "fedbuff": protocols.fedbuff,
-    "oort": protocols.oort,
-    "fedavg": protocols.fedavg,
-    "fedasync": protocols.fedasync,
-    "tifl": protocols.tifl,
-    "fedcs": protocols.fedcs,
-    "autofl": protocols.autofl,
-    "aso-fed": protocols.aso_fed,
-    "hysync": protocols.hysync,
-    "fedar": protocols.fedar,
-    "tea-fed": protocols.tea_fed,
-    "papaya": protocols.papaya,
-    "ca2fl": protocols.ca2fl,
-    "fadas": protocols.fadas,
-    "port": protocols.port,
-    "fedcompass": protocols.fedcompass,
-    "pisces-paper": protocols.pisces_paper,
-    "pisces-artifact": protocols.pisces_artifact,
-    "pisces-without-selection": protocols.pisces_without_selection,
-    "pisces-without-staleness": protocols.pisces_without_staleness,
-    "pisces-without-adaptive-pace": protocols.pisces_without_adaptive_pace,
-    "pisces-without-guard": protocols.pisces_without_guard,
+    "pisces": pisces.pisces,
+    "fedbuff": buffered.fedbuff,
+    "oort": synchronous.oort,
+    "fedavg": synchronous.fedavg,
+    "fedasync": mixing.fedasync,
+    "tifl": synchronous.tifl,
+    "fedcs": synchronous.fedcs,
+    "autofl": synchronous.autofl,
+    "aso-fed": mixing.aso_fed,
+    "hysync": mixing.hysync,
+    "fedar": synchronous.fedar,
+    "tea-fed": buffered.tea_fed,
+    "papaya": buffered.papaya,
+    "ca2fl": buffered.ca2fl,
+    "fadas": buffered.fadas,
+    "port": buffered.port,
+    "fedcompass": buffered.fedcompass,
+    "pisces-paper": pisces.pisces_paper,
+    "pisces-artifact": pisces.pisces_artifact,
+    "pisces-without-selection": pisces.pisces_without_selection,
+    "pisces-without-staleness": pisces.pisces_without_staleness,
+    "pisces-without-adaptive-pace": pisces.pisces_without_adaptive_pace,
+    "pisces-without-guard": pisces.pisces_without_guard,
 }
 # Count up when a protocol comes to do other things with the same settings: runs made before, as
 # `results.json` keeps them, are then no longer its own. Its variants count with it.
@@ -231,6 +231,11 @@ def named_policies(
     told = settings_of(known(protocol, PROTOCOLS, "protocol"), settings)
     with whose(f"protocols.{protocol}"):
         return PROTOCOLS[protocol](concurrency, **told.model_dump())
+
+
+def protocol(name: str, concurrency: int, **settings: Any) -> Policies:
+    """A protocol by its name, also to go on from: `replace(protocol("pisces", 20), pacer=mine)`."""
+    return named_policies(name, concurrency, settings)
 
 
 def settings_of(name: str, given: Mapping[str, Any]) -> cfg.Section:
