@@ -51,7 +51,7 @@ def test_how(name: str, settings: Settings, how: How, names: Sequence[int], unit
 )
 @pytest.mark.parametrize("scene", ["known", "new"])
 def test_who(name: str, names: Sequence[int], unit: int, scene: str) -> None:
-    who, draws = ROWS[name].who, 500
+    who, draws = ROWS[name].who, 400
     clients: Clients = {"known": KNOWN, "new": NEW}[scene]
     seen = clients.view(names, unit)
     found = chances(lambda: PROTOCOLS[name](C), seen, draws)

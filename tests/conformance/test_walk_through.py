@@ -7,6 +7,7 @@ a file that is not there is made; into one that is, the block goes where things 
 from __future__ import annotations
 
 import filecmp
+import json
 import os
 import re
 import shutil
@@ -63,7 +64,7 @@ def apply(edit: str, text: str, house: Path) -> None:
 def changed(house: Path) -> set[str]:
     """The files of the copy's rooms that differ from ours, or that we have not."""
     files = [p.relative_to(house) for room in ROOMS for p in (house / room).rglob("*.*")]
-    return {str(file) for file in files if not _is_ours(house, file)}
+    return {str(f) for f in files if f.suffix != ".pyc" and not _is_ours(house, f)}
 
 
 def _is_ours(house: Path, file: Path) -> bool:
@@ -84,11 +85,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def python(house: Path, *args: str) -> tuple[int, str]:
     """What Python says that knows the copy only."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(house / "src"), str(house / "tests")]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    path = os.pathsep.join([str(house / "src"), str(house / "tests")])
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, *args], cwd=house, env=environment, capture_output=True, text=True
     )
@@ -104,12 +102,7 @@ from pisces.cli.main import main
 name = sys.argv.pop()
 table = ["tests/conformance/test_table.py", "-k", name, "-q", "-n0", "-p", "no:cacheprovider"]
 assert pytest.main(table) == 1
-for said in (
-    ["protocols"],
-    ["run", "tiny.toml", "--set", f"protocol={name}", "--out", "one"],
-    ["compare", "tiny.toml", "--protocols", f"{name},fedavg", "--seeds", "1", "--target", "0.1"]
-    + ["--jobs", "1", "--out", "many"],
-):
+for said in (["protocols"], ["run", "tiny.toml", "--set", f"protocol={name}", "--out", "made"]):
     sys.argv = ["pisces", *said]
     try:
         main()
@@ -133,8 +126,7 @@ def test_four_edits_make_a_protocol(house: Path) -> None:
     assert f"the protocol '{name}' has no row: add '{name}': Row(" in said
     assert f"to ROWS in {row}" in " ".join(said.replace("\nE  ", "").split())
     assert re.search(rf"^\W*{name}\b", said.partition("pisces protocols")[0], re.MULTILINE)
-    for run in ("one", f"many/{name}-seed1", "many/fedavg-seed1"):
-        assert (house / run / "summary.json").exists()
+    assert json.loads((house / "made/summary.json").read_text())["versions"] == 3
 
     apply(row, told[row], house)
     assert changed(house) == {file, *BELOW}
