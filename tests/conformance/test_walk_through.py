@@ -26,6 +26,7 @@ BELOW = {
     "tests/conformance/table.py": "ROWS: dict[str, Row] = {\n",
     "docs/protocols.md": "| name | who | when | how |\n|---|---|---|---|\n",
 }
+IMPORTS = "from __future__ import annotations\n"
 CONFIG = """
 [clients]
 count = 6
@@ -53,12 +54,12 @@ def apply(edit: str, text: str, house: Path) -> None:
         assert not path.exists(), f"{edit} is there: say in BELOW where the block goes"
         path.write_text(text)
         return
-    before, below, after = path.read_text().partition(BELOW[edit])
-    assert below
-    indent = "    " if edit.endswith(".py") and not text.startswith(" ") else ""
-    path.write_text(
-        before + below + "".join(f"{indent}{line}\n" for line in text.splitlines()) + after
-    )
+    for line in text.splitlines():
+        below = IMPORTS if line.startswith("from ") else BELOW[edit]
+        before, found, after = path.read_text().partition(below)
+        assert found
+        indent = "    " if edit.endswith(".py") and below != IMPORTS else ""
+        path.write_text(f"{before}{found}{indent}{line}\n{after}")
 
 
 def changed(house: Path) -> set[str]:

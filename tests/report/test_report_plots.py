@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
-from pisces.report.plots import accuracy_over_time, involvement, staleness
+from pisces.report.plots import accuracy_over_time, involvement, staleness, time_to_target
 from pisces.report.sheets import COLOURS, at_most_one, band, styles_of
 
 MakeRun = Callable[..., Run]
@@ -126,6 +126,26 @@ def test_accuracy_without_a_target_or_seeds(runs: list[Run], tmp_path: Path) -> 
     shown = words(tmp_path / "plot.svg")
     assert "pisces" in shown
     assert not any("median" in text or "target" in text for text in shown)
+
+
+def test_many_protocols_are_not_shaded(make_run: MakeRun, tmp_path: Path) -> None:
+    for num, told in ((7, "shaded: least to greatest"), (8, "half of them go on")):
+        some = [make_run(f"{i} of {num}", s, {20.0: 0.5}) for i in range(num) for s in (1, 2)]
+        accuracy_over_time(some, tmp_path / f"{num}.svg")
+        assert any(text.endswith(told) for text in words(tmp_path / f"{num}.svg"))
+
+
+def test_times_to_target_begin_with_the_quickest(make_run: MakeRun, tmp_path: Path) -> None:
+    # Medians 50, 60 and two that are not known: of these, one was met once.
+    path, times = tmp_path / "times.svg", {"late": (50, 60, 70), "soon": (40, 50, 90)}
+    some = [make_run(n, s, {float(t): 0.9}) for n, at in times.items() for s, t in enumerate(at)]
+    some += [make_run("once", s, {30.0: top}) for s, top in enumerate((0.9, 0.1, 0.1))]
+    some += [make_run("never", s, {20.0: 0.1}) for s in range(3)]
+    time_to_target(some, path, 0.9)
+    told = words(path)
+    assert "time to accuracy 0.9 (s)" in told
+    names = [text for text in told if text in {*times, "once", "never"}]
+    assert names == ["soon", "late", "once", "never"]
 
 
 def test_a_long_name_stays_on_the_sheet(make_run: MakeRun, tmp_path: Path) -> None:

@@ -96,7 +96,11 @@ def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path) -> 
     plots.accuracy_over_time(runs, curves, target, metric=metric)
     plots.staleness(runs, stale)
     plots.involvement(runs, involved)
-    return [str(path) for path in (curves, stale, involved)]
+    pictures = [curves, stale, involved]
+    if target is not None and len({run.protocol for run in runs}) > 1:
+        pictures.insert(1, out / "time_to_target.png")
+        plots.time_to_target(runs, pictures[1], target, metric=metric)
+    return [str(path) for path in pictures]
 
 
 def _name(pictures: Sequence[str]) -> None:

@@ -23,6 +23,8 @@ from pisces.report.compare import by_protocol
 from pisces.report.sheets import (
     ALONE,
     BAND,
+    MIDDLE,
+    PANEL,
     Style,
     add_legend,
     at_most_one,
@@ -37,6 +39,8 @@ from pisces.report.sheets import (
 )
 
 MAX_BARS = 40
+MOST_SHADED = 7  # more of them, over each other, are a fog
+BAR_ROW = 0.3  # inches
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ def accuracy_over_time(
     *,
     metric: str = "accuracy",
 ) -> None:
-    """A metric against time: per protocol the median over seeds and, shaded, their range.
+    """A metric against time: per protocol the median over seeds and, of a few, their range.
 
     A run that has ended keeps its last value, as long as half of them go on. Markers show the
     median time to the target.
@@ -64,17 +68,41 @@ def accuracy_over_time(
     figure = Figure(figsize=ALONE, layout="constrained")
     axes = tidy(figure.subplots())
     groups = list(_groups(runs))
+    shaded = len(groups) <= MOST_SHADED
     for group in groups:
-        _draw_group(axes, group, target, metric)
+        _draw_group(axes, group, target, metric, shaded=shaded)
     if target is not None:
         draw_target(axes, target)
     if any(len(group.runs) > 1 for group in groups):
-        axes.set_title(BAND, fontsize="small")
+        axes.set_title(BAND if shaded else MIDDLE, fontsize="small")
     axes.set(xlabel="time (s)", ylabel=metric.replace("_", " "))
     axes.margins(x=0)
     axes.set_xlim(left=0)
     at_most_one(axes, metric, target or 0.0)
     add_legend(figure, axes)
+    save(figure, path)
+
+
+def time_to_target(
+    runs: Iterable[Run], path: str | Path, target: float, *, metric: str = "accuracy"
+) -> None:
+    """How long each protocol took, the quickest on top: a bar to the median, a dot per seed.
+
+    A run that ended without meeting the target is an open triangle where it ended; where half or
+    more did, the bar is hatched: the median lies beyond.
+    """
+    path = drawable(path)
+    groups = sorted(_groups(runs), key=lambda group: _typical_s(group, target, metric))
+    figure = Figure(figsize=(ALONE[0], PANEL[1] / 2 + BAR_ROW * len(groups)), layout="constrained")
+    axes = tidy(figure.subplots())
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", color="0.9", linewidth=0.8)
+    for place, group in enumerate(groups):
+        _draw_times(axes, place, group, target, metric)
+    axes.set_yticks(range(len(groups)), [group.name for group in groups])
+    axes.invert_yaxis()
+    axes.set_xlabel(f"time to {metric.replace('_', ' ')} {target:g} (s)")
+    axes.set_title("bar: median; dot: a seed; triangle: ended without it", fontsize="small")
     save(figure, path)
 
 
@@ -118,13 +146,16 @@ def _groups(runs: Iterable[Run]) -> Iterator[_Group]:
 # --- curves ---------------------------------------------------------------------------------------
 
 
-def _draw_group(axes: Axes, group: _Group, target: float | None, metric: str) -> None:
+def _draw_group(
+    axes: Axes, group: _Group, target: float | None, metric: str, *, shaded: bool
+) -> None:
     label = group.name
     if target is not None:
         times = [run.time_to_target(target, metric) for run in group.runs]
         label += f": {_reached(times)}"
         _mark_target(axes, group, times, target)
-    draw_curves(axes, group.style, [run.curve(metric) for run in group.runs], label)
+    curves = [run.curve(metric) for run in group.runs]
+    draw_curves(axes, group.style, curves, label, shaded=shaded)
 
 
 def _mark_target(axes: Axes, group: _Group, times: Sequence[float | None], target: float) -> None:
@@ -144,6 +175,30 @@ def _reached(times: Sequence[float | None]) -> str:
 
 def _median_time(times: Sequence[float | None]) -> float:
     return float(np.median([math.inf if time is None else time for time in times]))
+
+
+# --- bars -----------------------------------------------------------------------------------------
+
+
+def _typical_s(group: _Group, target: float, metric: str) -> tuple[float, float]:
+    """The median time, and where that is not known the mean one or end."""
+    times = [run.time_to_target(target, metric) for run in group.runs]
+    ends = [run.summary["at"] for run in group.runs]
+    known = [end if time is None else time for time, end in zip(times, ends, strict=True)]
+    return _median_time(times), float(np.mean(known))
+
+
+def _draw_times(axes: Axes, place: int, group: _Group, target: float, metric: str) -> None:
+    times = [run.time_to_target(target, metric) for run in group.runs]
+    median, colour = _median_time(times), group.style.colour
+    ended = [run.summary["at"] for run, time in zip(group.runs, times, strict=True) if time is None]
+    if median < math.inf:
+        axes.barh(place, median, height=0.7, color=colour, alpha=0.6)
+    else:
+        axes.barh(place, min(ended), height=0.7, color=colour, alpha=0.2, hatch="///")
+    met = [time for time in times if time is not None]
+    axes.plot(met, [place] * len(met), "o", color="black", markersize=3, zorder=4)
+    axes.plot(ended, [place] * len(ended), ">", color="black", fillstyle="none", markersize=4)
 
 
 # --- histograms -----------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ ALONE = (7.0, 4.0)  # of one that is alone on its sheet
 LEGEND_WIDTH, LEGEND_ROW = 6.0, 0.25  # inches: at least so wide, and so high a row
 LEGEND_LETTERS, MOST_COLUMNS = 80, 3  # what fits beside each other
 PNG_DPI = 150
-BAND = "median over seeds, as long as half of them go on; shaded: least to greatest"
+MIDDLE = "median over seeds, as long as half of them go on"
+BAND = f"{MIDDLE}; shaded: least to greatest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,20 @@ def styles_of(names: Collection[str]) -> dict[str, Style]:
 
 
 def draw_curves(
-    axes: Axes, style: Style, curves: Sequence[Curve], label: str, *, hold: bool = True
+    axes: Axes,
+    style: Style,
+    curves: Sequence[Curve],
+    label: str,
+    *,
+    hold: bool = True,
+    shaded: bool = True,
 ) -> None:
-    """The median of some step curves and, shaded, their range; `hold` as in `band`."""
+    """The median of some step curves and, if `shaded`, their range; `hold` as in `band`."""
     grid, low, middle, high = band([curve for curve in curves if len(curve[0])], hold=hold)
     axes.step(
         grid, middle, where="post", label=label, color=style.colour, linestyle=style.dash, zorder=3
     )
-    if len(curves) > 1:
+    if shaded and len(curves) > 1:
         axes.fill_between(grid, low, high, step="post", color=style.colour, alpha=0.15, linewidth=0)
 
 
