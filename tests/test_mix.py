@@ -20,7 +20,7 @@ from pisces.build import AGGREGATORS, JUDGES, PACERS, PARTS, PROTOCOLS, SELECTOR
 from pisces.config import Config, parse, to_toml
 from pisces.errors import ConfigError
 from pisces.mix import Part
-from pisces.policy import Policies
+from pisces.policy import ANSWERS, Policies
 from pisces.sense import check_sense
 from pisces.settings import defaults_of, schema_of
 from pisces.stop import Stop
@@ -324,11 +324,11 @@ def test_a_strict_pace_by_hand_needs_a_deadline_too() -> None:
 def test_changes_reach_tables() -> None:
     changes = ["select.policy=guided", "select.exploration=0.5", "aggregate.policy=adam"]
     config = parse("", [*changes, "aggregate.inner.policy=krum"])
-    assert config.mixed == {
+    assert config.replaced == {
         "select": {"policy": "guided", "exploration": 0.5},
         "aggregate": {"policy": "adam", "inner": {"policy": "krum"}},
     }
-    assert parse('[select]\npolicy = "guided"', ["select=none"]).mixed == {}
+    assert parse('[select]\npolicy = "guided"', ["select=none"]).replaced == {}
 
 
 def test_settings_are_spelled_out_and_read_again() -> None:
@@ -375,7 +375,7 @@ ROOMS = [
 def test_every_policy_can_be_mixed(
     room: ModuleType, verb: str, answer: str, tables: Mapping[str, Table]
 ) -> None:
-    table = {answer: table for table, answer in build.ANSWERS.items()}[answer]
+    table = {answer: table for table, answer in ANSWERS.items()}[answer]
     made = {
         type(Part.read(table, told, PARTS[table]).made(C, DiscountedMean()))
         for told in tables.values()

@@ -27,8 +27,8 @@ from pisces.machine import device_of
 from pisces.mix import Part, whose
 from pisces.models.flat import flatten
 from pisces.parts import Simulation, check_deadline
-from pisces.policy import Policies
-from pisces.protocols import aggregators, buffered, judges, mixing, pacers, pisces, synchronous
+from pisces.policy import ANSWERS, Policies
+from pisces.protocols import aggregators, arrivals, buffered, judges, pacers, pisces, synchronous
 from pisces.record.lines import Recorder
 from pisces.select.autofl import QLearning
 from pisces.select.fedar import Trusting
@@ -49,12 +49,12 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "fedbuff": buffered.fedbuff,
     "oort": synchronous.oort,
     "fedavg": synchronous.fedavg,
-    "fedasync": mixing.fedasync,
+    "fedasync": arrivals.fedasync,
     "tifl": synchronous.tifl,
     "fedcs": synchronous.fedcs,
     "autofl": synchronous.autofl,
-    "aso-fed": mixing.aso_fed,
-    "hysync": mixing.hysync,
+    "aso-fed": arrivals.aso_fed,
+    "hysync": arrivals.hysync,
     "fedar": synchronous.fedar,
     "tea-fed": buffered.tea_fed,
     "papaya": buffered.papaya,
@@ -118,8 +118,7 @@ JUDGES: Makers = {
     "clusters": judges.clusters,
     "everybody": judges.everybody,
 }
-PARTS = {"select": SELECTORS, "pace": PACERS, "aggregate": AGGREGATORS, "judge": JUDGES}
-ANSWERS = {"select": "selector", "pace": "pacer", "aggregate": "aggregator", "judge": "judge"}
+PARTS = dict(zip(ANSWERS, (SELECTORS, PACERS, AGGREGATORS, JUDGES), strict=True))
 
 
 def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
@@ -214,7 +213,7 @@ def policies_of(config: cfg.Config) -> Policies:
 
 def _parts(config: cfg.Config) -> dict[str, Part]:
     """What replaces parts of the protocol, table by table."""
-    return {name: Part.read(name, given, PARTS[name]) for name, given in config.mixed.items()}
+    return {name: Part.read(name, given, PARTS[name]) for name, given in config.replaced.items()}
 
 
 def named_policies(

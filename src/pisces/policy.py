@@ -191,3 +191,7 @@ class Policies:
     pacer: Pacer
     aggregator: Aggregator
     judge: Judge | None = None
+
+
+# The tables of a config that replace an answer each, and which.
+ANSWERS = {"select": "selector", "pace": "pacer", "aggregate": "aggregator", "judge": "judge"}

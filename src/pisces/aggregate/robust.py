@@ -37,11 +37,12 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import torch
 
-from pisces.aggregate.mean import DiscountedMean, Floats, Reference, Share, moved
+from pisces.aggregate.mean import DiscountedMean, Floats, moved
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Aggregator, Combination
 from pisces.types import Update, Weights
+from pisces.words import Reference, Share
 
 MOST_VALUES = 2**22  # side by side: 16 MiB, and some ten times that while they are sorted
 NEARLY = 1e-5  # of all the weight: sums of shares are not exact

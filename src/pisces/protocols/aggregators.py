@@ -23,7 +23,7 @@ from pisces.aggregate.server import Adam, AMSGrad, Momentum, Optimized, Yogi
 from pisces.aggregate.staleness import Discount
 from pisces.aggregate.teafed import MixedMean
 from pisces.policy import Aggregator
-from pisces.protocols.words import (
+from pisces.words import (
     Against,
     Beta,
     CacheBytes,

@@ -20,7 +20,9 @@ from pisces.pace.fedcompass import Grouped
 from pisces.pace.papaya import Papaya
 from pisces.pace.port import Port
 from pisces.policy import Policies
-from pisces.protocols.words import (
+from pisces.select.fedcompass import Compass
+from pisces.select.uniform import Uniform
+from pisces.words import (
     Against,
     Bound,
     BufferSize,
@@ -34,8 +36,6 @@ from pisces.protocols.words import (
     Slack,
     TaskTimeout,
 )
-from pisces.select.fedcompass import Compass
-from pisces.select.uniform import Uniform
 
 
 def fedbuff(

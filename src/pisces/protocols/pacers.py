@@ -11,16 +11,17 @@ from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.fedcompass import Grouped
 from pisces.pace.papaya import Papaya
-from pisces.pace.pisces import Adaptive, Mode
+from pisces.pace.pisces import Adaptive
 from pisces.pace.port import Port
 from pisces.pace.remaining import Remaining
 from pisces.pace.timed import Timed
 from pisces.policy import Pacer
 from pisces.protocols.buffered import goal_of
 from pisces.protocols.synchronous import enough_of
-from pisces.protocols.words import (
+from pisces.words import (
     Bound,
     BufferSize,
+    Mode,
     MostStale,
     OverSelection,
     RoundDeadline,

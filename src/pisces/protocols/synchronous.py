@@ -12,13 +12,13 @@ from pisces.aggregate.mean import DiscountedMean
 from pisces.pace.fedavg import Rounds
 from pisces.pace.timed import Timed
 from pisces.policy import Policies
-from pisces.protocols.words import OverSelection, RoundDeadline, Timeout
 from pisces.select.autofl import QLearning
 from pisces.select.fedar import Trusting
 from pisces.select.fedcs import Fitting
 from pisces.select.oort import Oort
 from pisces.select.tifl import Tiers
 from pisces.select.uniform import Uniform
+from pisces.words import OverSelection, RoundDeadline, Timeout
 
 
 def fedavg(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Assignment, Selector
-from pisces.select.parts import parts
+from pisces.select.quantiles import parts
 from pisces.select.settings import check_range
 from pisces.select.top import Floats, Ids, choose, top
 from pisces.types import State

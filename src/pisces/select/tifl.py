@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pisces.clients.view import View
 from pisces.policy import Assignment, Selector
-from pisces.select.parts import parts
+from pisces.select.quantiles import parts
 from pisces.select.settings import check_range
 from pisces.select.top import Floats, Ids, choose
 from pisces.types import State

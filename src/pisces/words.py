@@ -1,4 +1,7 @@
-"""The words protocols are set with: types, bounds and descriptions, each said once."""
+"""The words protocols and policies are set with: types, bounds and descriptions, each said once.
+
+Also those that more than one room shares. It knows no room, so that every room may know it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pisces.aggregate.mean import Reference, Share
-from pisces.aggregate.staleness import Form as Forms
-from pisces.pace.pisces import Mode
+Reference = Literal["current", "base"]
+Share = Literal["samples", "equal"]
+Forms = Literal["constant", "polynomial", "hinge"]
+Mode = Literal["paper", "elapsed", "strict"]
 
 OverSelection = Annotated[
     float | None, Field(ge=1, description="start C, use the first C / this; none: wait for all")
