@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "data",
             "execute",
         ),
-        *("data", "execute", "train", "clients.checks"),
+        *("sense", "train", "clients.checks"),
     },
     "build": {"*"},
     "simulation": {"*"},

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pisces import config as cfg
@@ -26,8 +27,8 @@ from pisces.explain import known
 from pisces.machine import device_of
 from pisces.mix import Part, whose
 from pisces.models.flat import flatten
-from pisces.parts import Simulation, check_deadline
-from pisces.policy import ANSWERS, Policies
+from pisces.parts import Simulation
+from pisces.policy import ANSWERS, Policies, Trait
 from pisces.protocols import aggregators, arrivals, buffered, judges, pacers, pisces, synchronous
 from pisces.record.lines import Recorder
 from pisces.select.autofl import QLearning
@@ -38,7 +39,7 @@ from pisces.select.oort import Oort
 from pisces.select.pisces import Guided
 from pisces.select.tifl import Tiers
 from pisces.select.uniform import Uniform
-from pisces.sense import check_sense
+from pisces.sense import check_deadline, check_sense
 from pisces.settings import Makers, checked, defaults_of
 from pisces.stop import Stop
 from pisces.train.base import Recipe
@@ -205,10 +206,20 @@ def policies_of(config: cfg.Config) -> Policies:
     for table, part in _parts(config).items():
         own = getattr(policies, ANSWERS[table])
         policies = replace(policies, **{ANSWERS[table]: part.made(concurrency, own)})
-    check_sense(policies)
+    check_sense(policies, partial(_who_gives, concurrency))
     with whose("pace" if config.pace is not None else f"protocols.{config.protocol}"):
-        check_deadline(policies.pacer, config.clients.deadline_s)
+        check_deadline(policies, config.clients.deadline_s)
     return policies
+
+
+def _who_gives(concurrency: int, trait: Trait) -> list[str]:
+    """The selectors and paces that do so by themselves."""
+    return [
+        f"{table}.policy {name!r}"
+        for table in ("select", "pace")
+        for name in PARTS[table]
+        if trait in Part.read(table, {"policy": name}, PARTS[table]).made(concurrency, None).gives
+    ]
 
 
 def _parts(config: cfg.Config) -> dict[str, Part]:

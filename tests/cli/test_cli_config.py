@@ -66,9 +66,8 @@ def test_policies_for_mixing_only_need_uncommenting(text: str) -> None:
         assert len(told) == len(makers)
         for block, (name, maker) in zip(told, makers.items(), strict=True):
             alone = "\n".join(line.removeprefix("# ") for line in block.splitlines())
-            told_by_it = parse(alone, ["aggregate.norm=1"] if name == "clip" else []).replaced[
-                table
-            ]
+            changes = ["aggregate.norm=1"] if name == "clip" else []
+            told_by_it = parse(alone, changes).replaced[table]
             assert told_by_it.pop("policy") == name
             told_by_it.pop("norm", None)  # the one without a default
             given = checked(

@@ -60,13 +60,13 @@ class Averaged(Around):
     """Publishes the average of an inner aggregator's versions over `horizon` updates."""
 
     def __init__(self, inner: Aggregator, *, horizon: float) -> None:
-        if inner.averages:
+        if inner.publishes_other:
             raise ConfigError("what is published is an average already: leave one of the two out")
         super().__init__(inner)
         self._average = RunningAverage(horizon)
 
     @property
-    def averages(self) -> bool:
+    def publishes_other(self) -> bool:
         """That is what it does."""
         return True
 
@@ -74,17 +74,17 @@ class Averaged(Around):
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:
         """The inner aggregator's version, and the average with it."""
-        made = self._inner.combine(weights, updates, view, rng)
+        made = self.inner.combine(weights, updates, view, rng)
         average = self._average.add(made.weights.flat, len(updates))
         return replace(made, published=Weights(average, weights.layout))
 
     def state(self) -> State:
         """The average so far, and the inner aggregator's state."""
         state = self._average.state()
-        state.add("inner", self._inner.state())
+        state.add("inner", self.inner.state())
         return state
 
     def restore(self, state: State) -> None:
         """Take both up."""
         self._average.restore(state)
-        self._inner.restore(state.part("inner"))
+        self.inner.restore(state.part("inner"))

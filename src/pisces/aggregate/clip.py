@@ -58,7 +58,7 @@ class Clipped(Around):
             update if length <= self._norm else _shortened(update, self._norm / length)
             for update, length in zip(updates, lengths, strict=True)
         ]
-        return self._inner.combine(weights, shortened, view, rng)
+        return self.inner.combine(weights, shortened, view, rng)
 
 
 def _length(update: Update) -> torch.Tensor:

@@ -144,24 +144,24 @@ class Optimized(Around):
     """
 
     def __init__(self, inner: Aggregator, rule: Rule) -> None:
-        if inner.averages:
+        if inner.publishes_other:
             raise ConfigError(INSIDE_OUT)
         super().__init__(inner)
-        self._rule = rule
+        self.rule = rule
         self._memory: Memory = {}
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:
         """The rule's step along the inner aggregator's."""
-        made = self._inner.combine(weights, updates, view, rng)
+        made = self.inner.combine(weights, updates, view, rng)
         if made.published is not None:
             raise ConfigError(INSIDE_OUT)
         split = weights.layout.num_parameters
         now, inner = weights.flat[:split], made.weights.flat[:split]
         pseudo = inner - now
         staleness = max(u.staleness(view.version) for u in updates)
-        step, memory = self._rule.step(pseudo, staleness, self._memory)
+        step, memory = self.rule.step(pseudo, staleness, self._memory)
         new = made.weights.flat.clone()
         # In floats, now + (inner - now) may be next to inner: a step left as it was stays exact.
         new[:split] = torch.where(step == pseudo, inner, now + step)
@@ -173,13 +173,13 @@ class Optimized(Around):
         """What the rule remembers, and the inner aggregator's state."""
         state = State()
         state.add("rule", State(arrays=dict(self._memory)))
-        state.add("inner", self._inner.state())
+        state.add("inner", self.inner.state())
         return state
 
     def restore(self, state: State) -> None:
         """Take both up."""
         self._memory = state.part("rule").arrays
-        self._inner.restore(state.part("inner"))
+        self.inner.restore(state.part("inner"))
 
 
 def _before(memory: Memory, name: str, pseudo: torch.Tensor, start: float = 0.0) -> torch.Tensor:

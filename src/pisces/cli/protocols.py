@@ -120,7 +120,7 @@ def _layers(aggregator: Any) -> Iterator[Any]:
     """An aggregator and those it is wrapped around."""
     while aggregator is not None:
         yield aggregator
-        aggregator = getattr(aggregator, "_inner", None)
+        aggregator = getattr(aggregator, "inner", None)
 
 
 def _says(policy: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Annotated
@@ -74,9 +74,9 @@ class Trusting(Selector):
         self._books = np.empty((4, 0))
 
     @property
-    def late_after_s(self) -> float:
-        """The pace must mean the same by it."""
-        return self.timeout_s
+    def alike(self) -> Mapping[str, float]:
+        """What is late to it must be late to the pace."""
+        return {"timeout_s": self.timeout_s}
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """See who was on time, then draw by trust."""

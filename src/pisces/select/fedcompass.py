@@ -10,7 +10,7 @@ import numpy as np
 
 from pisces.clients.view import View
 from pisces.errors import ConfigError
-from pisces.policy import Assignment, Selector
+from pisces.policy import Assignment, Selector, Trait, Traits
 from pisces.select.top import Floats, Ids, choose
 
 ROUNDING = 1e-9  # of a step: whoever is as fast as another gets as many
@@ -55,9 +55,14 @@ class Compass(Selector):
         self._max_steps = max_steps
 
     @property
-    def sets_steps(self) -> bool:
-        """That is how they arrive together."""
-        return True
+    def gives(self) -> Traits:
+        """Clients that arrive together, by their steps ..."""
+        return frozenset({Trait.STEPS})
+
+    @property
+    def needs(self) -> Traits:
+        """... which is for nothing where nobody waits for them."""
+        return frozenset({Trait.GROUPS})
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Draw without replacement, then share out the steps."""

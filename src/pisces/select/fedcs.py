@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 
 from pisces.clients.view import View
-from pisces.policy import Assignment, Selector
+from pisces.policy import Assignment, Selector, Trait, Traits
 from pisces.select.settings import check_range
 from pisces.select.top import Floats, Ids, choose
 
@@ -56,9 +56,9 @@ class Fitting(Selector):
             check_range(self, 0, inf, "unseen_latency_s")
 
     @property
-    def needs_rounds(self) -> bool:
+    def needs(self) -> Traits:
         """Without a round to fit into everybody fits."""
-        return True
+        return frozenset({Trait.ROUNDS})
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Ask some, the fastest first."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pisces.clients.view import View
 from pisces.errors import ConfigError
-from pisces.policy import Assignment, Selector
+from pisces.policy import Assignment, Selector, Trait, Traits
 from pisces.select.draw import Pool
 from pisces.select.quality import data_quality
 from pisces.select.settings import check_range
@@ -109,9 +109,9 @@ class Oort(Selector):
         self._memory = Memory(-1, self.exploration, self.duration_percentile)
 
     @property
-    def needs_rounds(self) -> bool:
+    def needs(self) -> Traits:
         """A share of one seat is none: it would explore no more."""
-        return self.exploration_draw == "share"
+        return frozenset({Trait.ROUNDS} if self.exploration_draw == "share" else ())
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Draw from both pools, then fill what is left with whoever is free."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.clients.view import View
-from pisces.policy import Assignment, Selector
+from pisces.policy import Assignment, Selector, Trait, Traits
 from pisces.select.quantiles import parts
 from pisces.select.settings import check_range
 from pisces.select.top import Floats, Ids, choose
@@ -62,9 +62,9 @@ class Tiers(Selector):
         self._num_drawn = [0] * self.num_tiers  # how often each was
 
     @property
-    def needs_rounds(self) -> bool:
+    def needs(self) -> Traits:
         """Who is as fast as each other need not wait, but nobody waits where there is no round."""
-        return True
+        return frozenset({Trait.ROUNDS})
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Profile newcomers, then draw a tier for the slots that are left."""

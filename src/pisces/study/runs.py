@@ -137,9 +137,7 @@ def digest(settings: Config, revision: int = 0) -> str:
     Only a table that replaces a part of the protocol is not there unless it is given.
     """
     values = settings.model_dump(exclude=FREE)
-    for table in (
-        set(ANSWERS) - settings.replaced.keys()
-    ):  # they came later: records have none of them
+    for table in ANSWERS.keys() - settings.replaced.keys():  # they came later than most records
         del values[table]
     if revision:
         values["revision"] = revision
