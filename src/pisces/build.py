@@ -71,7 +71,8 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "pisces-without-guard": pisces.pisces_without_guard,
 }
 # Count up when a protocol comes to do other things with the same settings: runs made before, as
-# `results.json` keeps them, are then no longer its own. Its variants count with it.
+# `results.json` keeps them, are then no longer its own. Its variants count with it, and mixtures
+# with all of them: what they are made of may be anybody's.
 REVISIONS = {"pisces": 5}
 
 # Single policies, for the tables that replace a part of a protocol.
@@ -278,6 +279,8 @@ def _settings(config: cfg.Config) -> dict[str, Any]:
 def revision_of(config: cfg.Config) -> int:
     """How often its protocol has come to do other things with the same settings."""
     name = known(config.protocol, PROTOCOLS, "protocol")
+    if config.replaced:
+        return sum(REVISIONS.values())
     return REVISIONS.get(getattr(PROTOCOLS[name], "variant_of", name), 0)
 
 

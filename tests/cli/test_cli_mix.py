@@ -119,6 +119,13 @@ def test_parts_can_be_read_by_programs(pisces: Pisces) -> None:
         assert set(each["settings"]) == set(defaults_of(PARTS[each["table"]][each["name"]]))
 
 
+def test_a_setting_without_a_default_is_told_to_be_needed(pisces: Pisces) -> None:
+    (clip,) = json.loads(pisces("protocols", "--parts", "clip", "--json").out)
+    assert clip["settings"] == {"norm": {"about": "longest an update may be"}}
+    lines = [line.split() for line in pisces("protocols", "--parts", "clip").out.splitlines()]
+    assert ["norm", "needed", "longest", "an", "update", "may", "be"] in lines
+
+
 def test_an_unknown_part_is_refused(pisces: Pisces) -> None:
     ran = pisces("protocols", "--parts", "gided")
     assert ran.code == 2

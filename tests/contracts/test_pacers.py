@@ -198,9 +198,3 @@ def test_only_a_pacer_that_waits_for_the_slowest_needs_a_deadline() -> None:
 
 def test_only_a_pacer_that_pulls_says_so() -> None:
     assert {n for n, make in PACERS.items() if make().needs_pull} == {"port", "port, bound 1"}
-
-
-@given(seen=situations(), goal=st.integers(1, 4))
-def test_without_its_limits_papaya_decides_as_buffered(seen: View, goal: int) -> None:
-    papaya = Papaya(C, goal, timeout_s=None)
-    assert answers(papaya, seen) == answers(Buffered(C, goal), seen)

@@ -61,7 +61,10 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Momentum:
-    """FedAvgM's; see the module's formulas. Rate 1 and beta 0 change nothing."""
+    """FedAvgM: the step goes on.
+
+    See the module's formulas. Rate 1 and beta 0 change nothing.
+    """
 
     rate: float = 1.0
     beta: float = 0.9
@@ -80,7 +83,10 @@ class Momentum:
 
 @dataclass(frozen=True, slots=True)
 class Adam:
-    """FedAdam's; see the module's formulas."""
+    """FedAdam: the step as a gradient for Adam.
+
+    See the module's formulas.
+    """
 
     rate: float
     beta1: float = 0.9
@@ -103,7 +109,10 @@ class Adam:
 
 
 class Yogi(Adam):
-    """FedYogi's; see the module's formulas. Its v forgets large steps more slowly than Adam's."""
+    """FedYogi: the step as a gradient for Yogi, which forgets large ones more slowly than Adam.
+
+    See the module's formulas.
+    """
 
     def _next(self, v: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
         return v - (1 - self.beta2) * square * (v - square).sign()
@@ -111,7 +120,10 @@ class Yogi(Adam):
 
 @dataclass(frozen=True, slots=True)
 class AMSGrad:
-    """FADAS's; see the module's formulas. Without `patience` staleness does not count."""
+    """FADAS: the step as a gradient for AMSGrad, which never forgets large ones.
+
+    See the module's formulas. Without `patience` staleness does not count.
+    """
 
     rate: float
     beta1: float = 0.9

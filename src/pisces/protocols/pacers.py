@@ -21,6 +21,7 @@ from pisces.protocols.synchronous import enough_of
 from pisces.words import (
     Bound,
     BufferSize,
+    CalledOffBeyond,
     Mode,
     MostStale,
     OverSelection,
@@ -28,6 +29,7 @@ from pisces.words import (
     Slack,
     TaskTimeout,
     Timeout,
+    Unseen,
     WideBound,
 )
 
@@ -60,7 +62,7 @@ def papaya(
     *,
     buffer_size: BufferSize = None,
     timeout_s: TaskTimeout = 240.0,
-    max_staleness: MostStale = None,
+    max_staleness: CalledOffBeyond = None,
 ) -> Pacer:
     """Papaya's: as buffered, but tasks that run too long or got too stale are called off."""
     after_s = None if timeout_s == inf else timeout_s
@@ -83,10 +85,7 @@ def adaptive(
         Mode,
         Field(description="paper: latency / b; elapsed: or time running / b; strict: a hard bound"),
     ] = "paper",
-    unseen_latency_s: Annotated[
-        float | None,
-        Field(ge=0, description="latency of a client not seen yet; none: the slowest seen"),
-    ] = None,
+    unseen_latency_s: Unseen = 180.0,
 ) -> Pacer:
     """The Pisces paper's: versions are the slowest running latency / b apart."""
     bound = concurrency if staleness_bound is None else staleness_bound

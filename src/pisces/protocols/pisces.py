@@ -26,10 +26,13 @@ from pisces.words import (
     Bound,
     BufferSize,
     Drop,
+    Exploration,
+    ExplorationDecay,
+    FullShare,
     Guard,
+    MinExploration,
     Pace,
     Penalty,
-    Probability,
     SelectionPenalty,
     Unseen,
     WeightPenalty,
@@ -52,17 +55,11 @@ def pisces(
         ),
     ] = None,
     selection_penalty: SelectionPenalty = 0.5,
-    exploration: Annotated[Probability, Field(description="share of slots to explore with")] = 0.9,
-    exploration_decay: Annotated[Probability, Field(description="its factor per selection")] = 0.98,
-    min_exploration: Annotated[Probability, Field(description="its floor")] = 0.3,
+    exploration: Exploration = 0.9,
+    exploration_decay: ExplorationDecay = 0.98,
+    min_exploration: MinExploration = 0.3,
     weight_penalty: WeightPenalty = 0.5,
-    full_share: Annotated[
-        Probability | None,
-        Field(
-            description="share of the samples at work that makes a full step; 0: any does; none: "
-            "0.5 to 1, by where updates point"
-        ),
-    ] = None,
+    full_share: FullShare = None,
     average: Annotated[
         float,
         Field(
