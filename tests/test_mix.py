@@ -6,22 +6,30 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from runs import World, assert_lawful, implementations, log_bytes, num_versions, simulate
+from runs import (
+    World,
+    assert_lawful,
+    implementations,
+    log_bytes,
+    made,
+    num_versions,
+    plain,
+    simulate,
+)
 
 import pisces.aggregate
 import pisces.judge
 import pisces.pace
 import pisces.select
 from pisces import build
-from pisces.aggregate.mean import DiscountedMean
 from pisces.build import AGGREGATORS, JUDGES, PACERS, PARTS, PROTOCOLS, SELECTORS
 from pisces.config import Config, parse, to_toml
 from pisces.errors import ConfigError
-from pisces.mix import Part
 from pisces.policy import ANSWERS, Policies, Policy, Trait, Traits
 from pisces.sense import check_sense
 from pisces.settings import defaults_of, schema_of
@@ -51,12 +59,6 @@ def refusal(protocol: str = "fedbuff", **tables: Any) -> str:
 # --- every triple ---------------------------------------------------------------------------------
 
 
-def plain(table: str, name: str) -> Table:
-    """The policy as it is; what it has to be told is 1."""
-    told = {key: 1.0 for key, value in defaults_of(PARTS[table][name]).items() if value is ...}
-    return {"policy": name, **told}
-
-
 BY_SIZE = [name for name in PACERS if "buffer_size" in defaults_of(PACERS[name])]
 WHO: dict[str, Table] = {
     **{name: plain("select", name) for name in SELECTORS},
@@ -76,10 +78,6 @@ HOW: dict[str, Table] = {
 }
 
 
-def made(table: str, told: Table) -> Any:
-    return Part.read(table, told, PARTS[table]).made(C, DiscountedMean())
-
-
 def missing(*parts: Policy) -> Traits:
     """What a triple lacks, as its policies say."""
     needs, gives = ([getattr(part, name) for part in parts] for name in ("needs", "gives"))
@@ -89,11 +87,11 @@ def missing(*parts: Policy) -> Traits:
 @pytest.mark.parametrize("who", WHO)
 def test_every_triple_runs_or_is_refused_with_its_reasons(who: str) -> None:
     world = World(concurrency=C, deadline_s=30.0, stop=Stop(versions=3))
-    selector = made("select", WHO[who])
+    selector = made("select", WHO[who], C)
     for when, pace in WHEN.items():
         for how, aggregate in HOW.items():
             tables = {"pace": pace, "aggregate": aggregate}
-            lacks = missing(selector, *(made(table, told) for table, told in tables.items()))
+            lacks = missing(selector, *(made(table, told, C) for table, told in tables.items()))
             if lacks:
                 said = refusal(select=WHO[who], **tables)
                 for trait in lacks:
@@ -119,12 +117,12 @@ GOES_WITH: dict[str, set[str]] = {
 }
 
 
-@pytest.mark.parametrize("name", [*WHO, *(name for name in HOW if name not in WHO)])
+@pytest.mark.parametrize("name", ["uniform", "mean", "hysync", *GOES_WITH])
 def test_what_goes_with_which_pace(name: str) -> None:
     table, told = ("select", WHO[name]) if name in WHO else ("aggregate", HOW[name])
-    needs = made(table, told).needs
-    fits = {when for when, pace in WHEN.items() if needs <= made("pace", pace).gives}
-    assert fits == GOES_WITH.get(name, WHEN.keys())
+    needs = made(table, told, C).needs
+    fits = {when for when, pace in WHEN.items() if needs <= made("pace", pace, C).gives}
+    assert fits == GOES_WITH.get(name, WHEN.keys())  # with all there are
 
 
 @pytest.mark.parametrize(
@@ -330,13 +328,12 @@ def test_an_optimiser_is_not_put_around_an_average() -> None:
     [
         (
             {"select": {"exploration": 0.5}},
-            "select: policy: this key is needed: one of uniform, guided, oort, tifl, fedcs, "
-            "autofl, fedar, fedcompass",
+            f"select: policy: this key is needed: one of {', '.join(SELECTORS)}",
         ),
         (
             {"select": {"policy": "gided"}},
-            "select.policy: must be one of uniform, guided, oort, tifl, fedcs, autofl, fedar, "
-            "fedcompass, not 'gided'; did you mean 'guided'?",
+            f"select.policy: must be one of {', '.join(SELECTORS)}, not 'gided'; did you mean "
+            "'guided'?",
         ),
         ({"judge": {"policy": ["learning"]}}, "judge.policy: must be one of learning, clusters"),
         (
@@ -435,6 +432,12 @@ def test_every_setting_is_described_and_can_be_written_down(table: str, name: st
         assert takes_none == (field.default is None), key
 
 
+@pytest.mark.parametrize("name", [*PROTOCOLS, *(name for _, name in EVERY)])
+def test_every_name_stands_in_the_docs(name: str) -> None:
+    page = Path(__file__).parents[1] / "docs/protocols.md"
+    assert f"`{name}`" in page.read_text()
+
+
 TWICE = [(table, name) for table, name in EVERY if name in PROTOCOLS]
 
 
@@ -479,11 +482,8 @@ def test_every_policy_can_be_mixed(
     room: ModuleType, verb: str, answer: str, tables: Mapping[str, Table]
 ) -> None:
     table = {answer: table for table, answer in ANSWERS.items()}[answer]
-    made = {
-        type(Part.read(table, told, PARTS[table]).made(C, DiscountedMean()))
-        for told in tables.values()
-    }
-    assert implementations(room, verb) <= made
+    kinds = {type(made(table, told, C)) for told in tables.values()}
+    assert implementations(room, verb) <= kinds
 
 
 # --- studies --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from pisces.build import PARTS, PROTOCOLS, resolved, settings_of
 from pisces.config import Config, all_keys, parse, sections
 from pisces.policy import ANSWERS
-from pisces.settings import checked
+from pisces.settings import checked, defaults_of
 
 KEY = re.compile(r"^(?:# )*([a-z_]+) =")
 
@@ -66,14 +66,12 @@ def test_policies_for_mixing_only_need_uncommenting(text: str) -> None:
         assert len(told) == len(makers)
         for block, (name, maker) in zip(told, makers.items(), strict=True):
             alone = "\n".join(line.removeprefix("# ") for line in block.splitlines())
-            changes = ["aggregate.norm=1"] if name == "clip" else []
+            needed = [key for key, value in defaults_of(maker).items() if value is ...]
+            changes = [f"{table}.{key}=1" for key in needed]
             told_by_it = parse(alone, changes).replaced[table]
             assert told_by_it.pop("policy") == name
-            told_by_it.pop("norm", None)  # the one without a default
-            given = checked(
-                maker, {**told_by_it, **({"norm": 1.0} if name == "clip" else {})}, table
-            )
-            without = checked(maker, {"norm": 1.0} if name == "clip" else {}, table)
+            given = checked(maker, {**told_by_it, **dict.fromkeys(needed, 1.0)}, table)
+            without = checked(maker, dict.fromkeys(needed, 1.0), table)
             assert given.model_dump() == without.model_dump()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import implementations, through_json, with_those_of_protocols
+from runs import implementations, through_json, with_those_of_protocols, without_a_row
 from worlds import NAN, update, view
 
 import pisces.pace
@@ -92,6 +92,7 @@ def columns(seen: View) -> list[bytes]:
 
 def test_every_pacer_has_a_row() -> None:
     assert implementations(pisces.pace, "ready") <= {type(make()) for make in PACERS.values()}
+    assert without_a_row("pace", PACERS) == []
 
 
 @every_pacer

@@ -2,14 +2,16 @@
 
 Each version carries the accidents of the few clients behind it. In an average over the updates of
 the last few cohorts most of these cancel, which makes a better model where accidents are what is
-wrong with a version, and a worse one where it is only that training is not far enough yet. (Polyak
-and Juditsky, "Acceleration of Stochastic Approximation by Averaging", SIAM J. 1992.)
+wrong with a version, and a worse one where it is only that training is not far enough yet.
 Clients go on training from the versions themselves: the average lags, the training does not.
 
     average += (version - average) * m / min(horizon, m + seen / 2)
 
 for a version made of m updates after `seen` others: the horizon is counted in updates, because a
 pace may put one or twenty into a version, and is half of all there were while those are few.
+
+Ours, after Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", SIAM J.
+Control Optim. 1992. Differs from theirs: it forgets, theirs is over all there ever were.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Adaptive pace: aggregate once (slowest running client's latency) / b has passed.
 
-Jiang et al., "Pisces: Efficient Federated Learning via Guided Asynchronous Training", section 5.2,
-Algorithm 1. With exact latencies no update is staler than b (Theorem 1, whose last line should read
-m <= b). Real latencies vary, so there are three modes:
+Jiang et al., "Pisces: Efficient Federated Learning via Guided Asynchronous Training", SoCC 2022,
+section 5.2, Algorithm 1. With exact latencies no update is staler than b (Theorem 1, whose last
+line should read m <= b). Real latencies vary, so there are three modes:
 
 * `paper` believes each client's last latency;
 * `elapsed` also counts the time a client has been running already, if that is longer;
