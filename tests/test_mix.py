@@ -18,6 +18,7 @@ from runs import (
     log_bytes,
     made,
     num_versions,
+    of_kind,
     plain,
     simulate,
 )
@@ -123,6 +124,18 @@ def test_what_goes_with_which_pace(name: str) -> None:
     needs = made(table, told, C).needs
     fits = {when for when, pace in WHEN.items() if needs <= made("pace", pace, C).gives}
     assert fits == GOES_WITH.get(name, WHEN.keys())  # with all there are
+
+
+@pytest.mark.parametrize("concurrency", [1, C])
+@pytest.mark.parametrize("when", WHEN)
+def test_who_says_to_hand_over_one_at_a_time_does(when: str, concurrency: int) -> None:
+    world = World(concurrency=concurrency, jitter=0.3, stop=Stop(updates=30))  # no two at once
+    pacer = made("pace", WHEN[when], concurrency)
+    lines = simulate(replace(mixed("fedbuff"), pacer=pacer), world)
+    most = max(len(line["tasks"]) for line in of_kind(lines, "aggregated"))
+    assert most == 1 or Trait.ONE_AT_A_TIME not in pacer.gives
+    assert most > 1 or Trait.SEVERAL not in pacer.gives or concurrency == 1
+    assert (Trait.SEVERAL in pacer.gives) != (Trait.ONE_AT_A_TIME in pacer.gives)
 
 
 @pytest.mark.parametrize(
