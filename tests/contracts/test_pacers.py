@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import implementations, through_json, with_those_of_protocols
+from runs import implementations, through_json, with_those_of_protocols, without_a_row
 from worlds import NAN, update, view
 
 import pisces.pace
@@ -92,6 +92,7 @@ def columns(seen: View) -> list[bytes]:
 
 def test_every_pacer_has_a_row() -> None:
     assert implementations(pisces.pace, "ready") <= {type(make()) for make in PACERS.values()}
+    assert without_a_row("pace", PACERS) == []
 
 
 @every_pacer
@@ -198,9 +199,3 @@ def test_only_a_pacer_that_waits_for_the_slowest_needs_a_deadline() -> None:
 
 def test_only_a_pacer_that_pulls_says_so() -> None:
     assert {n for n, make in PACERS.items() if make().needs_pull} == {"port", "port, bound 1"}
-
-
-@given(seen=situations(), goal=st.integers(1, 4))
-def test_without_its_limits_papaya_decides_as_buffered(seen: View, goal: int) -> None:
-    papaya = Papaya(C, goal, timeout_s=None)
-    assert answers(papaya, seen) == answers(Buffered(C, goal), seen)

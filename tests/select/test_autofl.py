@@ -125,7 +125,7 @@ def test_nothing_is_learned_without_a_new_evaluation() -> None:
 
 
 def test_a_metric_nobody_evaluates_is_refused() -> None:
-    told = "metric must be one that is evaluated, but is 'f1'; choose one of accuracy, loss"
+    told = "metric: must be one that is evaluated, not 'f1'; choose one of accuracy, loss"
     with pytest.raises(ConfigError, match=told):
         picked(QLearning(metric="f1"), three(0, 0.1), 1)
 
@@ -191,11 +191,11 @@ def test_goes_on_from_saved_state_while_learning(seed: int, num_before: int) -> 
 @pytest.mark.parametrize(
     ("settings_", "told"),
     [
-        ({"epsilon": 1.1}, "QLearning: epsilon must lie between 0 and 1, but is 1.1"),
-        ({"learning_rate": -0.1}, "learning_rate must lie between 0 and 1"),
-        ({"discount": NAN}, "discount must lie between 0 and 1, but is nan"),
-        ({"slow_w": -1.0}, "slow_w must lie between 0 and inf"),
-        ({"recent_versions": -1}, "recent_versions must lie between 0 and inf"),
+        ({"epsilon": 1.1}, "epsilon: must be less than or equal to 1, not 1.1"),
+        ({"learning_rate": -0.1}, "learning_rate: must be greater than or equal to 0"),
+        ({"discount": NAN}, "discount: must be less than or equal to 1, not nan"),
+        ({"slow_w": -1.0}, "slow_w: must be greater than or equal to 0"),
+        ({"recent_versions": -1}, "recent_versions: must be greater than or equal to 0"),
     ],
 )
 def test_bad_settings_are_refused(settings_: dict[str, float], told: str) -> None:

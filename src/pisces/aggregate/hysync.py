@@ -24,7 +24,7 @@ from pisces.aggregate.mean import moved
 from pisces.aggregate.staleness import INVERSE_ROOT, Discount
 from pisces.clients.view import View
 from pisces.errors import ConfigError
-from pisces.policy import Aggregator, Combination
+from pisces.policy import Aggregator, Combination, Traits
 from pisces.types import Update, Weights
 
 
@@ -40,6 +40,11 @@ class Hybrid(Aggregator):
         self._alpha = alpha
         self._staleness = staleness
         self._one_by_one = Mixing(alpha, staleness)
+
+    @property
+    def needs(self) -> Traits:
+        """Up to the threshold it is FedAsync's rule, which several do not suit."""
+        return self._one_by_one.needs if self._threshold > 1 else frozenset()
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator

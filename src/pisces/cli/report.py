@@ -11,7 +11,8 @@ import typer
 
 from pisces.cli.console import Json, print_json, stderr, stdout
 from pisces.errors import RunError
-from pisces.record.reader import REPLACING, Run, find_runs
+from pisces.policy import ANSWERS
+from pisces.record.reader import Run, find_runs
 from pisces.report.compare import compare
 from pisces.report.table import comparison_table, run_table
 from pisces.stop import lower_is_better
@@ -146,7 +147,7 @@ def _warn_of_differences(runs: Sequence[Run]) -> None:
 
 def _world_of(run: Run) -> dict[str, Any]:
     """All settings but those that may differ in a comparison, dotted."""
-    free = ("protocol", "protocols", *REPLACING, "seed", "stop", "evaluate")
+    free = ("protocol", "protocols", *ANSWERS, "seed", "stop", "evaluate")
     tables = {k: v for k, v in run.config.items() if k not in free}
     return {
         f"{table}.{key}": value

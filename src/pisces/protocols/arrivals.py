@@ -9,7 +9,8 @@ from pisces.aggregate.memory import MAX_CACHE_BYTES
 from pisces.aggregate.staleness import Discount
 from pisces.pace.fedbuff import Buffered
 from pisces.policy import Policies
-from pisces.protocols.words import (
+from pisces.select.uniform import Uniform
+from pisces.words import (
     CacheBytes,
     Form,
     HingeSlope,
@@ -19,7 +20,6 @@ from pisces.protocols.words import (
     Threshold,
     WeighFeatures,
 )
-from pisces.select.uniform import Uniform
 
 
 def fedasync(
