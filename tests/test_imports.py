@@ -65,6 +65,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("data", "execute", "train", "clients.checks"),
     },
     "build": {"*"},
+    "keeping": {"coordinator", "machine", "models.flat", "parts", "record"},
+    "resuming": {"build", "config", "keeping", "record", "simulation"},
     "simulation": {"*"},
     "cli": {"*"},
     "__init__": {"*"},

@@ -240,15 +240,17 @@ def test_a_version_is_saved_once_however_many_tasks_need_it() -> None:
     ]
 
 
+@pytest.mark.parametrize("backend", ["sequential", "batched"])
 @pytest.mark.parametrize("protocol", ["pisces", "oort"])
-def test_real_training_goes_on_bit_by_bit(protocol: str) -> None:
+def test_real_training_goes_on_bit_by_bit(protocol: str, backend: str) -> None:
     whole, first, second = Memory(), Memory(), Memory()
-    expected = wire(digits(protocol), whole).run()
-    coordinator = wire(digits(protocol), first)
+    how = [f"train.backend={backend}"]
+    expected = wire(digits(protocol, how), whole).run()
+    coordinator = wire(digits(protocol, how), first)
     for _ in range(3):
         coordinator.step()
     assert coordinator.reason is None
-    fresh = wire(digits(protocol), second)
+    fresh = wire(digits(protocol, how), second)
     fresh.restore(through_json(coordinator.state()))
     weights = fresh.run()
     assert log_bytes(first.lines + second.lines) == log_bytes(whole.lines)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pisces.execute.failures import Failures
     from pisces.execute.latency import PerClient
     from pisces.policy import Aggregator, Assignment, Judge, Pacer, Policies, Selector, Verdict
+    from pisces.record.checkpoint import Checkpoints
     from pisces.record.reader import Run, load
+    from pisces.resuming import resume
     from pisces.simulation import Result, simulate
     from pisces.stop import Stop
     from pisces.train.base import Recipe
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Aggregator": "pisces.policy",
     "Assignment": "pisces.policy",
+    "Checkpoints": "pisces.record.checkpoint",
     "Diurnal": "pisces.execute.availability",
     "Failures": "pisces.execute.failures",
     "Judge": "pisces.policy",
@@ -54,12 +57,14 @@ _HOMES = {
     "View": "pisces.clients.view",
     "load": "pisces.record.reader",
     "protocol": "pisces.build",
+    "resume": "pisces.resuming",
     "simulate": "pisces.simulation",
 }
 
 __all__ = [
     "Aggregator",
     "Assignment",
+    "Checkpoints",
     "Diurnal",
     "Failures",
     "Judge",
@@ -81,6 +86,7 @@ __all__ = [
     "__version__",
     "load",
     "protocol",
+    "resume",
     "simulate",
 ]
 

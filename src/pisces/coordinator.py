@@ -384,8 +384,8 @@ class Coordinator:
         if self.reason in REASONS:
             whole = self._undone is not None
             self.reason = self._reason_to_stop() if whole else self._reason_of_time()
-        elif self.reason == "interrupted":
-            self.reason = None
+        elif self.reason in (None, "interrupted"):
+            self.reason = None if self._tick_s else self._reason_to_stop()
 
     @property
     def _parts(self) -> dict[str, Stateful]:
