@@ -42,7 +42,8 @@ from pisces.execute.virtual import VirtualExecutor
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.port import Port
 from pisces.policy import Aggregator, Assignment, Combination, Policies, Selector
-from pisces.protocols import fedavg, port
+from pisces.protocols.buffered import port
+from pisces.protocols.synchronous import fedavg
 from pisces.record.lines import Line
 from pisces.select.uniform import Uniform
 from pisces.stop import Stop

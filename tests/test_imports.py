@@ -67,6 +67,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("sense", "train", "clients.checks"),
     },
     "build": {"*"},
+    "keeping": {"coordinator", "machine", "models.flat", "parts", "record"},
+    "resuming": {"build", "config", "keeping", "record", "simulation"},
     "simulation": {"*"},
     "cli": {"*"},
     "__init__": {"*"},

@@ -21,7 +21,7 @@ from pisces.execute.availability import Always, Late
 from pisces.execute.failures import Failures
 from pisces.execute.latency import PerClient
 from pisces.simulation import Result
-from pisces.types import Plan
+from pisces.types import Plan, State
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 NUM_CLIENTS = 6
@@ -307,6 +307,55 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is not empty: choose another folder"):
         simulated(out=tmp_path / "r")
     assert (tmp_path / "r" / "events.jsonl").read_bytes() == before
+
+
+# --- going on -------------------------------------------------------------------------------------
+
+
+def test_a_run_made_in_python_goes_on_there(tmp_path: Path) -> None:
+    whole = simulated(out=tmp_path / "whole", stop=pisces.Stop(time_s=40.0))
+    simulated(out=tmp_path / "r", resume=True)  # nothing is there yet: it begins
+    later = simulated(out=tmp_path / "r", resume=True, stop=pisces.Stop(time_s=40.0))
+    assert list(later.lines) == list(whole.lines)
+    assert torch.equal(flat(later.model), flat(whole.model))
+    summaries = [{**result.summary, "wall_s": 0} for result in (later, whole)]
+    assert summaries[0] == summaries[1]
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"seed": 2}, "seed was 1, and is 2"),
+        ({"protocol": "fedbuff"}, "protocol was 'pisces', and is 'fedbuff'"),
+        ({"clients": clients(5), "latency": 1.0}, "number of clients was 6, and is 5"),
+        ({"model": nn.Linear(2, 1, bias=False)}, "model's weights was"),
+        ({"backend": "batched"}, "training was 'one by one on cpu', and is 'batched on cpu'"),
+    ],
+)
+def test_another_run_cannot_go_on_from_there(
+    other: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    simulated(out=tmp_path / "r", device="cpu")
+    with pytest.raises(RunError, match=f"it is of another run: {why}"):
+        simulated(**{"out": tmp_path / "r", "resume": True, "device": "cpu", **other})
+
+
+def test_to_go_on_one_must_say_where() -> None:
+    with pytest.raises(ConfigError, match="resume: say with `out` in which folder the run is"):
+        simulated(resume=True)
+
+
+def test_a_policy_whose_state_cannot_be_saved_is_no_reason_to_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Sloppy(InTurn):
+        def state(self) -> Any:
+            return State({"something": object()})
+
+    policies = replace(pisces.protocol("fedavg", 2), selector=Sloppy())
+    result = simulated(policies, out=tmp_path / "r", stop=pisces.Stop(versions=2))
+    assert result.summary["versions"] == 2
+    assert "some state is neither JSON nor an array of numbers" in caplog.text
 
 
 # --- refusals -------------------------------------------------------------------------------------

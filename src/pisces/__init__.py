@@ -34,7 +34,9 @@ if TYPE_CHECKING:
         Trait,
         Verdict,
     )
+    from pisces.record.checkpoint import Checkpoints
     from pisces.record.reader import Run, load
+    from pisces.resuming import resume
     from pisces.simulation import Result, simulate
     from pisces.stop import Stop
     from pisces.train.base import Recipe
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Aggregator": "pisces.policy",
     "Assignment": "pisces.policy",
+    "Checkpoints": "pisces.record.checkpoint",
     "Diurnal": "pisces.execute.availability",
     "Failures": "pisces.execute.failures",
     "Judge": "pisces.policy",
@@ -64,12 +67,14 @@ _HOMES = {
     "View": "pisces.clients.view",
     "load": "pisces.record.reader",
     "protocol": "pisces.build",
+    "resume": "pisces.resuming",
     "simulate": "pisces.simulation",
 }
 
 __all__ = [
     "Aggregator",
     "Assignment",
+    "Checkpoints",
     "Diurnal",
     "Failures",
     "Judge",
@@ -92,6 +97,7 @@ __all__ = [
     "__version__",
     "load",
     "protocol",
+    "resume",
     "simulate",
 ]
 

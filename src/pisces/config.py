@@ -328,6 +328,15 @@ class StopAt(Section):
         return self
 
 
+class Checkpoint(Section):
+    """What `pisces resume` goes on from. In seconds of your time, not of the run's."""
+
+    every_s: Limit = Field(
+        60.0, description="saved every so many seconds, and at the end; inf: only at the end"
+    )
+    keep: Count = Field(2, le=1000, description="keep the last so many")
+
+
 Latency = Annotated[
     Zipf | ConstantLatency | UniformLatency | LognormalLatency | ComputeLatency | TraceLatency,
     Field(discriminator="kind"),
@@ -353,6 +362,7 @@ class Config(Section):
     failures: Failures = Failures()
     evaluate: Evaluate = Evaluate()
     stop: StopAt = StopAt()
+    checkpoint: Checkpoint = Checkpoint()
     protocols: dict[str, dict[str, Any]] = Field({}, description="settings of each protocol")
     select: Replaced = None
     pace: Replaced = None
@@ -388,6 +398,13 @@ class Config(Section):
         """The tables that replace parts of the protocol."""
         return {name: given for name in ANSWERS if (given := getattr(self, name)) is not None}
 
+
+# Where and by how many hands a run is trained does not change what it is, nor how it is saved.
+FREE: dict[str, Any] = {
+    "train": {"device", "backend", "workers", "threads"},
+    "data": {"folder"},
+    "checkpoint": True,
+}
 
 # --- reading --------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeAlias
 
 from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
@@ -20,7 +21,7 @@ from pisces.policy import Assignment, Policies
 from pisces.record.lines import Recorder
 from pisces.saving import load_generator, save_generator
 from pisces.seeds import derive, generator
-from pisces.stop import Stop
+from pisces.stop import REASONS, Stop
 from pisces.types import (
     Dropped,
     Event,
@@ -35,6 +36,8 @@ from pisces.types import (
 )
 
 log = logging.getLogger("pisces")
+
+Undone: TypeAlias = Literal["select", "select again"]  # the second: after a dead end
 
 EVALUATION_POLL_S = 0.2  # how long a real-time loop sleeps at most while a result is being computed
 
@@ -83,44 +86,63 @@ class Coordinator:
         self._num_tasks = 0
         self._waiting = False
         self._interrupted = False
+        self._woken_to_stop = False  # and for nothing else
+        self._undone: Undone | None = None
         self._evaluated = (0.0, -1)  # when and which version last
         self._select_rng = generator(seed, "select")
         self._aggregate_rng = generator(seed, "aggregate")
 
-    def run(self) -> Weights:
-        """Go on until there is a reason to stop; returns the last version as it is published."""
-        try:
-            while self.reason is None:
+    def run(self, rest: Callable[[], None] = lambda: None) -> Weights:
+        """Go on until there is a reason to stop; returns the last version as it is published.
+
+        `rest` is called after every turn, the last one included: there `state()` is whole.
+        """
+        while self.reason is None:
+            try:
                 self.step()
-        except KeyboardInterrupt:
-            self.reason = "interrupted"
+            except KeyboardInterrupt:
+                self.reason = "interrupted"
+            rest()
         self._finish(self.reason)
         return self.published
 
     def step(self) -> None:
-        """One turn of the loop."""
+        """One turn of the loop; what a stop left undone of the last one comes first."""
+        if self._undone is None:
+            self._take_in()
+        if self.reason is None and self._undone is not None:
+            self._hand_out()
+
+    def _take_in(self) -> None:
         self._observe(self._wait())
-        if self._tick_s and not self._window_is_over():
+        if not self._may_decide():
             self._evaluate_if_due()
+            self.reason = self._reason_of_time()
             return
         self._begin_window()
         if self._manager.buffer and self._pacer.ready(self._view()):
             self._aggregate()
         self._evaluate_if_due()
+        self._undone = "select"
         self.reason = self._reason_to_stop()
-        if self.reason is None:
+
+    def _hand_out(self) -> None:
+        if self._undone == "select":
             self._release()
-            self._select()
+        self._undone = None
+        self._select()
+        if self._at_dead_end():
             self._mend_dead_end()
 
     def interrupt(self) -> None:
         """Ask for the end; may be called by a signal handler at any moment.
 
-        While waiting (which is when training happens) it ends at once, otherwise when this turn is
-        over: an update is never left between arriving and being written down.
+        Where the executor can be broken off (which is when training happens) it ends at once,
+        otherwise when this turn is over: an update is never left between arriving and being written
+        down.
         """
         self._interrupted = True
-        if self._waiting:
+        if self._waiting and self._executor.interruptible:
             raise KeyboardInterrupt
 
     def close(self) -> None:
@@ -134,7 +156,11 @@ class Coordinator:
         try:
             if self._interrupted:
                 raise KeyboardInterrupt
-            return self._executor.wait(self._wake_at())
+            wake_at = self._wake_at()
+            events = self._executor.wait(min(wake_at, self._stop.time_s or math.inf))
+            asleep = not events and self._executor.now < wake_at
+            self._woken_to_stop = asleep and self._time_is_up()
+            return events
         finally:
             self._waiting = False
 
@@ -189,17 +215,13 @@ class Coordinator:
 
     def _mend_dead_end(self) -> None:
         """Aggregate a buffer that can no longer fill; stop when nothing can ever happen again."""
-        if not self._at_dead_end():
-            return
-        if self._manager.buffer:
-            self._aggregate()
-            self._evaluate_if_due()
-            self.reason = self._reason_to_stop()
-            if self.reason is not None:
-                return
-            self._select()
-        if self._at_dead_end():
+        if not self._manager.buffer:
             self.reason = self._reason_to_give_up()
+            return
+        self._aggregate()
+        self._evaluate_if_due()
+        self._undone = "select again"
+        self.reason = self._reason_to_stop()
 
     # --- what they need ---------------------------------------------------------------------------
 
@@ -262,17 +284,28 @@ class Coordinator:
         if self._num_ticks == 0:
             return 0.0
         now = self._executor.now
-        at = min(self._schedule.next_at(self._evaluated[0]), self._stop.time_s or math.inf)
-        at = min(at, self._next_tick_at if self._tick_s else self._next_check())
+        decide_at = self._next_tick_at if self._tick_s else self._next_check()
+        at = min(self._schedule.next_at(self._evaluated[0]), decide_at)
         return min(at, now + EVALUATION_POLL_S) if self._evaluator.busy else at
 
     @property
     def _next_tick_at(self) -> float:
         return self._num_ticks * self._tick_s
 
-    def _window_is_over(self) -> bool:
-        now, stop_at = self._executor.now, self._stop.time_s
-        return now >= self._next_tick_at or (stop_at is not None and now >= stop_at)
+    def _may_decide(self) -> bool:
+        """Not before the window is over; nor where only the stop is due.
+
+        So a run with a later stop does the same up to here, and can be taken up from here.
+        """
+        if self._tick_s:
+            return self._executor.now >= self._next_tick_at
+        return not self._woken_to_stop
+
+    def _reason_of_time(self) -> str | None:
+        return "time" if self._time_is_up() else None
+
+    def _time_is_up(self) -> bool:
+        return self._stop.time_s is not None and self._executor.now >= self._stop.time_s
 
     def _begin_window(self) -> None:
         """Without a tick every turn is a window of its own."""
@@ -324,6 +357,8 @@ class Coordinator:
             "num_ticks": self._num_ticks,
             "num_tasks": self._num_tasks,
             "evaluated": list(self._evaluated),
+            "undone": self._undone,
+            "reason": self.reason,
             "select_rng": save_generator(self._select_rng),
             "aggregate_rng": save_generator(self._aggregate_rng),
         }
@@ -339,13 +374,24 @@ class Coordinator:
         self._num_tasks = state.values["num_tasks"]
         at, version = state.values["evaluated"]
         self._evaluated = (at, version)
+        self._undone = state.values["undone"]
+        self.reason = state.values["reason"]
         load_generator(self._select_rng, state.values["select_rng"])
         load_generator(self._aggregate_rng, state.values["aggregate_rng"])
+
+    def go_on(self) -> None:
+        """After `restore`: what ended the run may be no reason any more, if its stop is another."""
+        if self.reason in REASONS:
+            whole = self._undone is not None
+            self.reason = self._reason_to_stop() if whole else self._reason_of_time()
+        elif self.reason in (None, "interrupted"):
+            self.reason = None if self._tick_s else self._reason_to_stop()
 
     @property
     def _parts(self) -> dict[str, Stateful]:
         return {
             "executor": self._executor,
+            "evaluator": self._evaluator,
             "manager": self._manager,
             "selector": self._selector,
             "pacer": self._pacer,

@@ -36,5 +36,9 @@ class RunError(PiscesError):
     """A run folder cannot be read or written."""
 
 
+class Terminated(KeyboardInterrupt):
+    """The system asked the process to end (SIGTERM); what Ctrl-C does, it does too."""
+
+
 class PolicyError(PiscesError):
     """A policy broke its contract."""

@@ -17,7 +17,7 @@ from pisces.errors import ConfigError
 from pisces.models.flat import load_flat
 from pisces.models.tuning import faster_pooling, pool_first
 from pisces.train.base import Loss
-from pisces.types import Evaluated, Weights
+from pisces.types import Evaluated, State, Stateful, Weights
 
 # Samples tested at a time. On a CPU what a layer computes should still be there for the next.
 _BATCH, _BATCH_ON_GPU = 256, 8192
@@ -56,7 +56,7 @@ class Schedule:
         return self.every_versions is not None and version >= last_version + self.every_versions
 
 
-class Evaluator(Protocol):
+class Evaluator(Stateful, Protocol):
     """Takes versions to evaluate and hands out results when they are there."""
 
     @property
@@ -104,6 +104,15 @@ class Inline(Evaluator):
     def drain(self) -> list[Evaluated]:
         """All results."""
         return self.finished()
+
+    def state(self) -> State:
+        """What was measured last."""
+        return State({"known": self._known and [self._known[0], dict(self._known[1])]})
+
+    def restore(self, state: State) -> None:
+        """Take up what `state` handed over."""
+        known = state.values["known"]
+        self._known = known and (known[0], known[1])
 
 
 class Background(Evaluator):

@@ -142,6 +142,12 @@ class Simulation:
         of = f" of {num} process{'es' if num > 1 else ''}" if backend == "pool" else ""
         return f"{backend}{of} on {in_words(device)}"
 
+    def rounded_by(self) -> str:
+        """What decides over a result's last bits: a pool's are those of sequential training."""
+        device = device_of(self.device)
+        batched = self._backend(device) == "batched"
+        return f"{'batched' if batched else 'one by one'} on {device.type}"
+
     def _backend(self, device: torch.device) -> cfg.Backend:
         if self.backend != "auto":
             return self.backend

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -23,19 +24,20 @@ from pisces import build
 from pisces import config as cfg
 from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData, Pair
-from pisces.errors import ConfigError
+from pisces.errors import ConfigError, Terminated
 from pisces.evaluate import Metric, Schedule
 from pisces.execute.availability import Always, Availability
 from pisces.execute.failures import Failures
 from pisces.execute.latency import Latency, PerClient, zipf
-from pisces.machine import software
+from pisces.keeping import Kept, identity, open_folder
+from pisces.machine import device_of, software
 from pisces.models.flat import load_flat, state_dict_of
 from pisces.parts import Simulation
 from pisces.policy import Policies
+from pisces.record.checkpoint import Checkpoints
 from pisces.record.lines import Line, Memory, Recorder, Tee
 from pisces.record.reader import Run
 from pisces.record.summary import Tally, curve, metrics_of
-from pisces.record.writer import RunFolder
 from pisces.seeds import generator
 from pisces.stop import Stop
 from pisces.train.base import Loss, Precision, Recipe
@@ -92,6 +94,8 @@ def simulate(
     precision: Precision = "float32",
     out: str | Path | None = None,
     name: str | None = None,
+    checkpoints: Checkpoints = Checkpoints(),  # noqa: B008 (frozen)
+    resume: bool = False,
 ) -> Result:
     """Run one protocol in virtual time over clients with data of your own.
 
@@ -108,8 +112,10 @@ def simulate(
     by default all at once on a GPU, else in one process per core. Pools give the same bits as
     sequential training, batches the same up to rounding.
     Models of latency, availability and failures draw from the seed they were made with. With `out`
-    the run is also written to that folder, under `name` if the policies are your own. The run works
-    on copies of `model` and of your policies: a second run begins as the first did.
+    the run is also written to that folder, under `name` if the policies are your own; it is saved
+    there as `checkpoints` say, and with `resume` it goes on from where it was saved last (given the
+    same everything, but for `stop`), or begins. The run works on copies of `model` and of your
+    policies: a second run begins as the first did.
     """
     _check_types(model, plan)
     data = _data(clients, test)
@@ -145,7 +151,13 @@ def simulate(
     )
     if isinstance(protocol, str):
         name = protocol
-    return run(simulation, protocol=name or "my policies", out=out)
+    return run(
+        simulation,
+        protocol=name or "my policies",
+        out=out,
+        checkpoints=None if out is None else checkpoints,
+        resume=resume,
+    )
 
 
 def run(
@@ -155,35 +167,50 @@ def run(
     out: str | Path | None = None,
     config_text: str | None = None,
     listener: Recorder | None = None,
+    checkpoints: Checkpoints | None = None,
+    made: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    recall: Callable[[Line], None] = lambda _line: None,
 ) -> Result:
     """Run a simulation to its end.
 
-    Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised.
+    Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised. So does
+    SIGTERM where there are `checkpoints`; it raises `Terminated`. With `resume` the run in the
+    folder `out` goes on from its last checkpoint; `recall` is told what was recorded before.
+    `made` are the settings a checkpoint must have been made with.
     """
     if simulation.threads is not None:
         torch.set_num_threads(simulation.threads)
-    tally, memory, folder = Tally(), Memory(), None
-    if out is not None:
-        about = config_text or tomlkit.dumps(
-            {"made_in": "Python", "protocol": protocol, "seed": simulation.seed}
-        )
-        folder = RunFolder.create(out, about)
+    about = config_text or tomlkit.dumps(
+        {"made_in": "Python", "protocol": protocol, "seed": simulation.seed}
+    )
+    tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
     recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
     began = time.perf_counter()
+
+    def clock() -> float:
+        return time.perf_counter() - began
+
     with (
         closing(recorder),
         closing(build.wire(simulation, recorder)) as coordinator,
-        _on_ctrl_c(coordinator.interrupt),
+        _on_signals(coordinator.interrupt, also_terminated=checkpoints is not None) as heard,
     ):
-        weights = coordinator.run()
-        wall_s = time.perf_counter() - began
+        what = identity(simulation, protocol, made or {})
+        kept = folder and Kept(folder, coordinator, what, clock)
+        if kept and resume:
+            for line in kept.take_up(about, device_of(simulation.device)):
+                tally.add(line)
+                recall(line)
+        weights = coordinator.run(kept.rest(checkpoints) if kept else lambda: None)
+        wall_s = kept.wall_s if kept else clock()
         summary = _summary(simulation, protocol, tally)
         load_flat(simulation.model, weights)
         if folder is not None:
             folder.finish(summary, state_dict_of(weights, simulation.model), wall_s)
     if coordinator.reason == "interrupted":
-        raise KeyboardInterrupt
+        raise Terminated if signal.SIGTERM in heard else KeyboardInterrupt
     return Result(
         model=simulation.model.cpu().eval(),
         summary={**summary, "wall_s": wall_s},
@@ -193,16 +220,22 @@ def run(
 
 
 @contextmanager
-def _on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Turn Ctrl-C into a wish; only the main thread ever hears of it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: interrupt())
+def _on_signals(interrupt: Callable[[], None], *, also_terminated: bool) -> Iterator[set[int]]:
+    """Turn Ctrl-C into a wish; only the main thread ever hears of it. Tells which were heard."""
+    heard: set[int] = set()
+
+    def hear(number: int, _frame: FrameType | None) -> None:
+        heard.add(number)
+        interrupt()
+
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = [signal.SIGINT, *([signal.SIGTERM] if also_terminated else [])] if in_main else []
+    before = {number: signal.signal(number, hear) for number in numbers}
     try:
-        yield
+        yield heard
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _summary(simulation: Simulation, protocol: str, tally: Tally) -> dict[str, Any]:

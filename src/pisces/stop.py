@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pisces.errors import ConfigError
 from pisces.types import Evaluated
 
+REASONS = ("target", "time", "versions", "updates", "patience")
+
 
 def lower_is_better(metric: str) -> bool:
     """Is less more? For `loss`, `perplexity` and names ending in them, as in `train_loss`."""

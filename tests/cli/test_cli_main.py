@@ -17,6 +17,7 @@ from pisces.cli.main import app
 COMMANDS = (
     "demo",
     "run",
+    "resume",
     "compare",
     "report",
     "runs",

@@ -40,11 +40,16 @@ def events(folder: Path | str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (Path(folder) / "events.jsonl").open()]
 
 
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 # --- the run folder -------------------------------------------------------------------------------
 
 
-def test_four_files_and_no_more(finished: Path) -> None:
+def test_four_files_and_a_checkpoint_and_no_more(finished: Path) -> None:
     assert sorted(path.name for path in finished.iterdir()) == [
+        "checkpoints",
         "config.toml",
         "events.jsonl",
         "model.safetensors",
@@ -121,12 +126,13 @@ def test_a_folder_of_its_own_below_runs(pisces: Callable[..., Any], small: str) 
 def test_a_folder_in_use_is_refused_and_left_alone(
     pisces: Callable[..., Any], small: str, finished: Path
 ) -> None:
-    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    before = files(finished)
     ran = pisces("run", small, "--out", finished)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.count("\n") == 1
-    assert "runs/first is not empty: choose another folder" in ran.err
-    assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
+    assert "runs/first is not empty: choose another folder, or go on with its run: " in ran.err
+    assert ran.err.endswith("pisces resume runs/first\n")
+    assert files(finished) == before
 
 
 # --- starting weights -----------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from pisces.train.base import Outcome, Recipe, Trainer
 from pisces.train.batched import BatchedTrainer, pack, width_for
 from pisces.train.layers import StackedMaxPool2d, stackable
 from pisces.train.sequential import SequentialTrainer
-from pisces.types import Plan, Task, Weights
+from pisces.types import Plan, State, Task, Weights
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
@@ -532,6 +532,28 @@ def test_out_of_memory_halves_the_group_and_goes_on(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Narrow, "__init__", lambda *_, **__: _raise_out_of_memory())
     with pytest.raises(torch.OutOfMemoryError):
         trained(trainer, tasks)
+
+
+def test_a_run_that_goes_on_groups_its_tasks_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data = a_model("mlp"), federation((6,))
+    tasks = tasks_for(model)
+    begun = BatchedTrainer(model, data, cross_entropy)
+    assert begun.state().values == {}  # nothing has been decided yet
+    trained(begun, tasks)
+    begun._shrink(len(tasks))  # memory ran out once: from seven at a time to three
+    resumed = BatchedTrainer(model, data, cross_entropy)
+    resumed.restore(begun.state())
+    assert resumed.state() == begun.state() == State({"max_group": 3, "num_lanes": 1})
+    groups = []
+    real = batched.pack
+    monkeypatch.setattr(batched, "pack", lambda *args: groups.append(real(*args)) or groups[-1])
+    one, other = trained(begun, tasks), trained(resumed, tasks)
+    assert groups[0] == groups[1]
+    assert all(torch.equal(one[i].weights.flat, other[i].weights.flat) for i in one)
+    fresh = BatchedTrainer(model, data, cross_entropy)
+    fresh.restore(State())
+    trained(fresh, tasks)
+    assert groups[2] != groups[0]
 
 
 def _raise_out_of_memory() -> None:

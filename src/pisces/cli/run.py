@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -12,9 +12,14 @@ from pisces import config
 from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stdout
 from pisces.cli.options import Changes, ConfigFile, Out, fresh_folder
 from pisces.cli.progress import Board, Listener, Standing, shown
+from pisces.errors import Terminated
 from pisces.record.reader import Run, called
 from pisces.report.table import run_table
 
+if TYPE_CHECKING:
+    from pisces.resuming import Job
+
+TERMINATED = 143
 EXIT_CODES = {
     "interrupted": 130,
     "no clients left": 3,
@@ -44,28 +49,32 @@ def run(
 
       pisces run my.toml --out runs/first --json | jq .final
     """
-    from pisces import build, world
-    from pisces.simulation import run as make_run
+    from pisces import build
+    from pisces.resuming import Job
 
     set_up_logging(verbose)
     extra = [] if seed is None else [f"seed={seed}"]
     settings = build.resolved(config.load(file, [*(changes or []), *extra]))
     protocol = called(settings.model_dump())
     folder = out or fresh_folder(f"{file.stem}-{protocol}-seed{settings.seed}")
-    simulation = build.simulation(settings)
-    standing = Standing(protocol, settings.seed, settings.stop)
+    carry_out(Job(settings, folder), as_json, quiet)
+
+
+def carry_out(job: Job, as_json: bool, quiet: bool) -> NoReturn:
+    """Begin a run or go on with it, and show what came of it."""
+    from pisces import world
+
+    settings, terminated = job.config, False
+    standing = Standing(job.name, settings.seed, settings.stop)
     board = Board(settings.stop.metric, [standing])
     # Interrupted, a run still saves what there is; it is shown from its folder either way.
     with suppress(KeyboardInterrupt), shown(board, quiet) as redraw:
-        make_run(
-            simulation,
-            protocol=protocol,
-            out=folder,
-            config_text=config.to_toml(settings),
-            listener=Listener(standing, redraw),
-        )
-    summary = _show(Run.open(folder), as_json, world.corrupted_clients(settings).tolist())
-    raise typer.Exit(EXIT_CODES.get(summary["reason"], 0))
+        try:
+            job.run(Listener(standing, redraw), standing.add)
+        except Terminated:
+            terminated = True
+    summary = _show(Run.open(job.folder), as_json, world.corrupted_clients(settings).tolist())
+    raise typer.Exit(TERMINATED if terminated else EXIT_CODES.get(summary["reason"], 0))
 
 
 def _show(run: Run, as_json: bool, corrupted: Collection[int]) -> dict[str, Any]:
@@ -76,7 +85,8 @@ def _show(run: Run, as_json: bool, corrupted: Collection[int]) -> dict[str, Any]
     stdout.print(run_table(run, target=summary["target"], metric=summary["metric"]))
     if corrupted:
         stdout.print(_found(corrupted, summary["distrusted"]), highlight=False)
-    stdout.print(f"written to {run.path}", soft_wrap=True, highlight=False, markup=False)
+    more = f"; to go on: pisces resume {run.path}" if summary["reason"] == "interrupted" else ""
+    stdout.print(f"written to {run.path}{more}", soft_wrap=True, highlight=False, markup=False)
     return summary
 
 

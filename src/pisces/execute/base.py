@@ -56,6 +56,11 @@ class Executor(Stateful, Protocol):
         """
         return
 
+    @property
+    def interruptible(self) -> bool:
+        """Asked in the middle of a `wait`: can it be broken off just now, as if it never began?"""
+        return True
+
     def close(self) -> None:
         """Give back whatever is held."""
         return

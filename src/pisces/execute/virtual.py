@@ -98,6 +98,7 @@ class VirtualExecutor(Executor):
         self._spans: dict[int, tuple[float, float]] = {}
         self._untrained: dict[int, Task] = {}  # tasks that will finish, not trained yet
         self._results: dict[int, Outcome] = {}
+        self._training = False
         self._sessions: dict[int, Iterator[tuple[float, float]]] = {}
         self._num_sessions = np.ones(len(num_examples), np.int32)  # planned for each client so far
 
@@ -116,6 +117,11 @@ class VirtualExecutor(Executor):
         """Is nothing planned any more?"""
         self._forget_ended()
         return not self._heap and self._comings.next_at == math.inf
+
+    @property
+    def interruptible(self) -> bool:
+        """While it trains, which takes long and changes nothing before it is done."""
+        return self._training
 
     def submit(self, task: Task) -> None:
         """Decide how and when the task will end; train it later."""
@@ -138,6 +144,7 @@ class VirtualExecutor(Executor):
     def wait(self, until: float) -> list[Event]:
         """Jump to the next instant at which something happens, or to `until`."""
         while (at := self._next_at()) <= until and at < math.inf:
+            self._train_for(at)
             events = self._come_and_go(at) if self._comings.next_at == at else []
             while self._heap and self._heap[0].at == at:
                 events += self._happen(heapq.heappop(self._heap))
@@ -269,7 +276,7 @@ class VirtualExecutor(Executor):
     def _end_task(self, due: _Due) -> Event:
         at, client, task_id = due.at, due.client, due.task_id
         if due.kind is _Kind.FINISH:
-            outcome = self._result(task_id)
+            outcome = self._results[task_id]
             self._end(task_id)
             return Arrived(at, task_id, client, outcome.weights, outcome.report)
         self._end(task_id)
@@ -318,13 +325,31 @@ class VirtualExecutor(Executor):
         self._untrained.pop(task_id, None)
         self._results.pop(task_id, None)
 
-    def _result(self, task_id: int) -> Outcome:
-        """The task's outcome; if it is not there yet, train everything that is pending."""
-        if task_id not in self._results:
-            for outcome in self._trainer.train(list(self._untrained.values())):
-                self._results[outcome.task_id] = outcome
-            self._untrained.clear()
-        return self._results[task_id]
+    # --- training ---------------------------------------------------------------------------------
+
+    def _train_for(self, at: float) -> None:
+        """If a result is due that is not there yet, train everything that is pending.
+
+        It comes before anything happens at that instant: where it is broken off, nothing has.
+        """
+        if not any(due.task_id in self._untrained for due in self._due(at)):
+            return
+        self._training = True
+        try:
+            outcomes = list(self._trainer.train(list(self._untrained.values())))
+        finally:
+            self._training = False
+        self._results |= {outcome.task_id: outcome for outcome in outcomes}
+        self._untrained.clear()
+
+    def _due(self, at: float) -> Iterator[_Due]:
+        """What the heap has for this instant, its first: what is above it is, too."""
+        places = [0]
+        while places:
+            place = places.pop()
+            if place < len(self._heap) and self._heap[place].at == at:
+                yield self._heap[place]
+                places += (2 * place + 1, 2 * place + 2)
 
     # --- saving -----------------------------------------------------------------------------------
 
@@ -345,6 +370,7 @@ class VirtualExecutor(Executor):
         state.arrays |= {f"result/{i}": o.weights.flat for i, o in self._results.items()}
         state.arrays |= {name: getattr(self, f"_{name}").copy() for name in _COLUMNS}
         state.arrays["comings_at"], state.arrays["comings"] = self._comings.left()
+        state.add("trainer", self._trainer.state())
         return state
 
     def restore(self, state: State) -> None:
@@ -370,6 +396,7 @@ class VirtualExecutor(Executor):
             for i, report in values["results"].items()
         }
         self._sessions = {}
+        self._trainer.restore(state.part("trainer"))
 
 
 _COLUMNS = ("turns", "num_sessions", "online", "present")  # one value per client, all saved alike

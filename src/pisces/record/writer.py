@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pisces.errors import RunError
-from pisces.record.lines import encode, line, plain
+from pisces.record.lines import Line, encode, line, plain
 from pisces.types import Entry
 
 if TYPE_CHECKING:
@@ -22,11 +24,31 @@ SUMMARY = "summary.json"
 MODEL = "model.safetensors"
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a log is: its length, and a checksum of it."""
+
+    num_bytes: int = 0
+    crc32: int = 0
+
+    def after(self, text: bytes) -> Position:
+        """The position behind more text."""
+        return Position(self.num_bytes + len(text), zlib.crc32(text, self.crc32))
+
+    def as_json(self) -> dict[str, int]:
+        """Its values by name."""
+        return {"num_bytes": self.num_bytes, "crc32": self.crc32}
+
+
 class RunFolder:
-    """A recorder that writes `events.jsonl`, and the rest of the run folder around it."""
+    """A recorder that writes `events.jsonl`, and the rest of the run folder around it.
+
+    While it is open, no other process can write there.
+    """
 
     def __init__(self, path: Path, events: BinaryIO) -> None:
         self.path = path
+        self.position = Position()
         self._events = events
 
     @classmethod
@@ -36,16 +58,72 @@ class RunFolder:
         with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
-                raise RunError(f"{path} is not empty: choose another folder")
+                raise RunError(f"{path} is not empty: choose another folder{_or_go_on(path)}")
             events = (path / EVENTS).open("xb")  # who opens it first owns the folder
+            _lock(events, path)
             _replace(path / CONFIG, config_text.encode())
             return cls(path, events)
 
+    @classmethod
+    def reopen(cls, path: str | Path) -> RunFolder:
+        """A folder to go on in, left as it is so far; one that is in use is refused."""
+        path = Path(path)
+        try:
+            events = (path / EVENTS).open("r+b")
+        except OSError as error:
+            why = error.strerror or error
+            raise RunError(f"{path} holds no run to go on with: {EVENTS}: {why}") from error
+        try:
+            _lock(events, path)
+        except RunError:
+            events.close()
+            raise
+        return cls(path, events)
+
+    @property
+    def is_finished(self) -> bool:
+        """Has the run come to its end, be it for now?"""
+        return (self.path / SUMMARY).exists()
+
+    def holds(self, position: Position) -> bool:
+        """Does the log begin as it did when it was at this position?"""
+        found = Position()
+        with (self.path / EVENTS).open("rb") as file:
+            while found.num_bytes < position.num_bytes:
+                text = file.read(min(1 << 20, position.num_bytes - found.num_bytes))
+                if not text:
+                    return False
+                found = found.after(text)
+        return found == position
+
+    def go_on_from(self, position: Position, config_text: str) -> Iterator[Line]:
+        """Cut the log to this position, and give what is left of it.
+
+        What was written when the run was over goes first: it is not over any more.
+        """
+        with _writing(self.path):
+            (self.path / SUMMARY).unlink(missing_ok=True)
+            (self.path / MODEL).unlink(missing_ok=True)
+            _replace(self.path / CONFIG, config_text.encode())
+            self._events.truncate(position.num_bytes)
+            self._events.seek(position.num_bytes)
+        self.position = position
+        with (self.path / EVENTS).open("rb") as file:
+            for text in file:
+                yield json.loads(text)
+
+    def sync(self) -> None:
+        """See to it that what was recorded is on the disk."""
+        with _writing(self.path / EVENTS):
+            os.fsync(self._events.fileno())
+
     def record(self, entry: Entry) -> None:
         """Write one line and hand it to the system at once, so that a killed run keeps it."""
+        text = encode(line(entry))
         try:
-            self._events.write(encode(line(entry)))
+            self._events.write(text)
             self._events.flush()
+            self.position = self.position.after(text)
         except OSError as error:
             raise _refused(self.path / EVENTS, error) from error
 
@@ -73,6 +151,37 @@ def replace_file(path: Path, content: bytes) -> None:
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, content)
+
+
+def sync_folder(path: Path) -> None:
+    """See to it that the names in a folder are on the disk, where the system can."""
+    with suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Keep others from writing there until this process closes the file, or ends however it does.
+
+    Where the system has no such locks, nobody is kept.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise RunError(
+            f"{path} is in use: another process writes there; wait for its end, or end it"
+        ) from error
+    except (ImportError, OSError):
+        return
+
+
+def _or_go_on(path: Path) -> str:
+    return f", or go on with its run: pisces resume {path}" if (path / EVENTS).exists() else ""
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pisces import config
-from pisces.config import Config
+from pisces.config import FREE, Config
 from pisces.policy import ANSWERS
 from pisces.study.plan import Case, Point, Study, Variant
 
@@ -28,8 +28,6 @@ NOT_SMALL = ("data", "model", "train")  # tables of a real run of which a small 
 TRIAL = "a trial on digits"  # what all that comes of them is called
 SMOKE_TARGET = 0.4
 SMOKE_CASES = 2  # of a study: small, all are much the same
-# Where and by how many hands a run is trained does not change what it is.
-FREE = {"train": {"device", "backend", "workers", "threads"}, "data": {"folder"}}
 
 Corrupted: TypeAlias = Callable[[Config], Collection[int]]
 

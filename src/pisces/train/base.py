@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol, get_args
 import torch
 
 from pisces.errors import ConfigError
-from pisces.types import Report, Task, Weights
+from pisces.types import Report, Stateful, Task, Weights
 
 Optimizer = Literal["sgd", "adam", "adamw"]
 Precision = Literal["float32", "bf16"]  # of the arithmetic; weights are kept in float32 either way
@@ -80,7 +80,7 @@ def report_of(num_examples: int, num_steps: int, per_epoch: int, first: Sums, la
     )
 
 
-class Trainer(Protocol):
+class Trainer(Stateful, Protocol):
     """Trains many tasks at once, each from its own weights.
 
     A result depends only on the task's weights, client, plan and seed: not on the other tasks in

@@ -29,7 +29,7 @@ from pisces.train.group import Group, Needs, Shape
 from pisces.train.probe import Way, check_single_sample, choose
 from pisces.train.sequential import SequentialTrainer
 from pisces.train.shuffle import Rows, batch_sizes, num_steps, table, total_steps
-from pisces.types import Task
+from pisces.types import State, Task
 
 log = logging.getLogger("pisces")
 
@@ -64,6 +64,7 @@ class BatchedTrainer(Trainer):
         self._max_group, self._num_lanes = max_group, num_lanes or 0  # 0: as suits the model
         self._lanes: dict[int, Group] = {}
         self._way: Way | None = None
+        self._grouped_as_before = False  # by a saved run: whatever memory there is now
         self._takes_one = False  # sample in a step, as batch normalisation does not
         self._one_by_one: SequentialTrainer | None = None
 
@@ -77,6 +78,19 @@ class BatchedTrainer(Trainer):
     def close(self) -> None:
         """Give the device's memory back."""
         self._lanes.clear()
+
+    def state(self) -> State:
+        """How tasks are grouped, which depends on the memory there was: sums round accordingly."""
+        if self._way is None and not self._grouped_as_before:
+            return State()
+        return State({"max_group": self._max_group, "num_lanes": self._num_lanes})
+
+    def restore(self, state: State) -> None:
+        """Take up what `state` handed over."""
+        if state.values:
+            self._max_group = state.values["max_group"]
+            self._num_lanes = state.values["num_lanes"]
+            self._grouped_as_before = True
 
     def _outcomes(self, tasks: Sequence[Task]) -> Iterable[Outcome]:
         if self._one_by_one is None:
@@ -94,6 +108,8 @@ class BatchedTrainer(Trainer):
     def _prepare(self, tasks: Sequence[Task]) -> None:
         room = self._needs(tasks).room
         self._way = way = choose(self._model, self._loss, self._samples, room, self._precision)
+        if self._grouped_as_before:
+            return
         if not way.stacks:
             self._max_group, self._num_lanes = 1, self._num_lanes or _LANES_ALONE[self._precision]
             return

@@ -1,0 +1,143 @@
+"""A run and its checkpoints: what it is, how it is saved while it goes on, and how it is taken up.
+
+What a run is decides which checkpoints it may go on from. Its stop is no part of that, nor is who
+trains it, as long as the same numbers come out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pisces.coordinator import Coordinator
+from pisces.errors import ConfigError, RunError
+from pisces.machine import software
+from pisces.models.flat import layout_of
+from pisces.parts import Simulation
+from pisces.record.blobs import digest
+from pisces.record.checkpoint import FOLDER, Checkpoints, Saved, Store
+from pisces.record.keeper import Keeper
+from pisces.record.lines import Line
+from pisces.record.writer import CONFIG, EVENTS, Position, RunFolder
+
+log = logging.getLogger("pisces")
+
+
+def identity(simulation: Simulation, protocol: str, made: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run is, as far as can be told; `made` are the settings of one made from a config."""
+    told = {
+        "protocol": protocol,
+        "seed": simulation.seed,
+        "number of clients": simulation.data.num_clients,
+        "model's weights": digest(repr(layout_of(simulation.model)).encode()),
+        "training": simulation.rounded_by(),
+    }
+    as_saved: dict[str, Any] = json.loads(json.dumps({**told, **made}))
+    return as_saved
+
+
+def differences(
+    one: Mapping[str, Any], other: Mapping[str, Any], within: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """The keys, dotted, in which two nested tables differ, with the values of both."""
+    for key in [*one, *(key for key in other if key not in one)]:
+        a, b = one.get(key), other.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            yield from differences(a, b, f"{within}{key}.")
+        elif a != b:
+            yield f"{within}{key}", a, b
+
+
+def open_folder(out: str | Path | None, config_text: str, *, resume: bool) -> RunFolder | None:
+    """The folder a run is written to: a new one, or the one it goes on in."""
+    if out is None:
+        if resume:
+            raise ConfigError("resume: say with `out` in which folder the run is")
+        return None
+    if resume and (Path(out) / EVENTS).exists():
+        return RunFolder.reopen(out)
+    return RunFolder.create(out, config_text)
+
+
+class Kept:
+    """A run that is being kept; the clock counts the seconds since this process took it on."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        coordinator: Coordinator,
+        made: Mapping[str, Any],
+        clock: Callable[[], float],
+    ) -> None:
+        self._folder, self._coordinator, self._made = folder, coordinator, made
+        self._clock = clock
+        self._spent_s = 0.0  # by processes before this one
+        self._store = Store(folder.path)
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds that were spent on the run so far, by all processes."""
+        return self._spent_s + self._clock()
+
+    def rest(self, how: Checkpoints | None) -> Callable[[], None]:
+        """What to do between the turns of the run."""
+        if how is None:
+            return lambda: None
+        coordinator = self._coordinator
+        return Keeper(self._store, how, self._take, lambda: coordinator.reason, self._clock).rest
+
+    def _take(self) -> Saved:
+        self._folder.sync()  # a checkpoint must not know more than the log
+        state = self._coordinator.state()
+        return Saved(state, self._folder.position, self._made, software(), self.wall_s)
+
+    # --- taking up --------------------------------------------------------------------------------
+
+    def take_up(self, config_text: str, device: torch.device) -> Iterator[Line]:
+        """Go back to the last good checkpoint; gives the log up to there."""
+        found = self._store.last(self._check, device)
+        if found.saved is None:
+            self._begin_anew(found.refused)
+            return self._folder.go_on_from(Position(), config_text)
+        for why in found.refused:
+            log.warning("%s; going on from %s", why, found.path)
+        self._restore(found.saved)
+        return self._folder.go_on_from(found.saved.position, config_text)
+
+    def _check(self, saved: Saved) -> None:
+        for key, then, now in differences(saved.made, self._made):
+            raise RunError(f"it is of another run: {key} was {then!r}, and is {now!r}")
+        if not self._folder.holds(saved.position):
+            raise RunError(f"{EVENTS} is not what it was then: it was cut, or changed")
+
+    def _restore(self, saved: Saved) -> None:
+        if saved.software != software():
+            log.warning(
+                "saved by %s, and this is %s: it may go on otherwise", saved.software, software()
+            )
+        self._coordinator.restore(saved.state)
+        reason, folder = self._coordinator.reason, self._folder
+        self._coordinator.go_on()
+        if self._coordinator.reason is not None and folder.is_finished:
+            raise RunError(
+                f"{folder.path} is finished ({reason}): give a later stop, such as "
+                "--set stop.time_s=N"
+            )
+        self._spent_s = saved.wall_s
+
+    def _begin_anew(self, refused: list[str]) -> None:
+        """Where no checkpoint was written yet; not where something would be lost by it."""
+        path = self._folder.path
+        again = f"make the run again: pisces run {path / CONFIG} --out FOLDER"
+        if refused:
+            whys = "; ".join(refused)
+            raise RunError(f"no checkpoint can be taken ({whys}); the log stays as it is; {again}")
+        if self._folder.is_finished:
+            raise RunError(f"{path} is finished and has no {FOLDER} to go on from; {again}")
+        if (path / EVENTS).stat().st_size:
+            log.warning("%s has no checkpoint yet: it begins anew", path)

@@ -1,0 +1,89 @@
+"""Going on with a run of a config: what may be changed, and `pisces.resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pisces import build
+from pisces import config as cfg
+from pisces.errors import ConfigError, RunError
+from pisces.keeping import differences
+from pisces.record.checkpoint import Checkpoints
+from pisces.record.lines import Line, Recorder
+from pisces.record.reader import Run, called
+from pisces.record.writer import CONFIG
+from pisces.simulation import Result, run
+
+MAY_CHANGE = {**cfg.FREE, "stop": True}
+IN_WORDS = "stop, checkpoint, data.folder, and train.device, backend, workers and threads"
+
+
+def made_of(config: cfg.Config) -> dict[str, Any]:
+    """What makes a run what it is: another one cannot go on from its checkpoints."""
+    values = config.model_dump(exclude=MAY_CHANGE)
+    return {"settings": values, "revision": build.revision_of(config)}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A run of a config, in its folder."""
+
+    config: cfg.Config
+    folder: Path
+    is_begun: bool = False
+
+    @classmethod
+    def of(cls, folder: str | Path, changes: Sequence[str] = ()) -> Job:
+        """The run in a folder, with changes that leave it the run it is."""
+        folder = Path(folder)
+        begun = Run.open(folder).config
+        if "made_in" in begun:
+            raise RunError(
+                f"{folder}: this run was made in {begun['made_in']}: go on with it there, by "
+                "pisces.simulate(..., resume=True)"
+            )
+        if not begun:
+            raise RunError(f"{folder} was ended before it began: remove it, and run it again")
+        before, now = (build.resolved(cfg.load(folder / CONFIG, given)) for given in ((), changes))
+        for key, was, is_now in differences(made_of(before), made_of(now)):
+            key = key.removeprefix("settings.")
+            raise ConfigError(
+                f"{key}: a run goes on with what it was begun with, {was!r}, not {is_now!r}; only "
+                f"{IN_WORDS} may be changed; make another run of it: pisces run {folder / CONFIG}"
+            )
+        return cls(now, folder, is_begun=True)
+
+    @property
+    def name(self) -> str:
+        """What its protocol is called."""
+        return called(self.config.model_dump())
+
+    def run(
+        self,
+        listener: Recorder | None = None,
+        recall: Callable[[Line], None] = lambda _line: None,
+    ) -> Result:
+        """Begin it, or go on with it; `recall` is told what was recorded before."""
+        return run(
+            build.simulation(self.config),
+            protocol=self.name,
+            out=self.folder,
+            config_text=cfg.to_toml(self.config),
+            listener=listener,
+            checkpoints=Checkpoints(**self.config.checkpoint.model_dump()),
+            made=made_of(self.config),
+            resume=self.is_begun,
+            recall=recall,
+        )
+
+
+def resume(folder: str | Path, changes: Sequence[str] = ()) -> Result:
+    """Go on with the run in a folder, as `pisces resume` does.
+
+    `changes` are such as "stop.time_s=2000". A run made with `simulate` goes on by being made again
+    with `resume=True`.
+    """
+    return Job.of(folder, changes).run()

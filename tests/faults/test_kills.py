@@ -1,0 +1,54 @@
+"""Runs killed at any moment, taken up, and held to the run that nothing happened to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from killing import Killer, assert_same
+
+from pisces.build import PROTOCOLS
+
+SEED = int(os.environ.get("PISCES_KILL_SEED", "20261116"))
+FEW = ("pisces", "fedbuff", "oort", "pisces", "port", "fedbuff", "ca2fl", "fedcompass")
+MANY = 64
+BY_STEPS = "latency={kind = 'compute', seconds_per_sample = 0.05}"
+# Every protocol, and ticks, a pool of processes, clients trained all at once.
+WORLDS: dict[str, list[str]] = {
+    **{name: [f"protocol={name}"] for name in PROTOCOLS},
+    "fedcompass": ["protocol=fedcompass", BY_STEPS],
+    "ticks": ["tick_s=5"],
+    "pool": ["train.backend=pool", "train.workers=2"],
+    "batched": ["train.backend=batched", "stop.time_s=30"],
+}
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+
+
+def kill_all(killer: Killer, names: list[str]) -> None:
+    for number, name in enumerate(names):
+        changes = [*WORLDS[name], "clients.deadline_s=60"]
+        whole = killer.whole(name, changes)
+        assert_same(whole, killer.killed(name, number, changes))
+
+
+def test_killed_runs_come_out_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    killer = Killer(tmp_path, SEED)
+    kill_all(killer, list(FEW))
+    assert sum(killer.moments.values()) >= len(FEW)
+
+
+@pytest.mark.long
+def test_many_killed_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    killer = Killer(tmp_path, SEED)
+    names = list(WORLDS)
+    kill_all(killer, [names[number % len(names)] for number in range(MANY)])
+    num = sum(killer.moments.values())
+    assert num >= MANY
+    with capsys.disabled():
+        print(  # noqa: T201
+            f"\n{datetime.now(UTC):%Y-%m-%d}, seed {SEED}: {num} kills, {killer.moments}"
+        )

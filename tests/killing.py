@@ -1,0 +1,137 @@
+"""Runs in processes that can be killed; all are forked from one that has imported everything."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+PATIENCE_S = 120.0  # a machine may be busy
+OUTCOME = ("config.toml", "events.jsonl", "model.safetensors")  # the same, whatever happened
+CONFIG = """
+    [clients]
+    count = 24
+    concurrency = 8
+    [data]
+    size = 48
+    [model]
+    hidden = [64]
+    [train]
+    device = "cpu"
+    backend = "sequential"
+    [latency]
+    kind = "uniform"
+    min_s = 2
+    max_s = 20
+    jitter = 0.3
+    [failures]
+    crash = 0.05
+    dropout = 0.05
+    return_after_s = 10
+    [evaluate]
+    every_s = 5
+    [stop]
+    time_s = 100
+    [checkpoint]
+    every_s = 0.02
+"""
+
+
+def command(folder: Path, args: list[str]) -> None:
+    """`pisces ARGS` in `folder`; what it says goes to a file there."""
+    from pisces.cli.main import main
+    from pisces.record import keeper
+
+    keeper.MOST = 0.5  # of the time: so that many a process is killed while it writes one
+    os.chdir(folder)
+    said = os.open("said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    sys.argv = ["pisces", *args]
+    main()
+
+
+@dataclass
+class Killer:
+    """Makes runs in a folder, and kills them at moments drawn from a seed."""
+
+    folder: Path
+    seed: int
+    moments: dict[str, int] = field(default_factory=dict)  # what was killed -> how often
+
+    def __post_init__(self) -> None:
+        self._rng = random.Random(self.seed)
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(
+            ["pisces.resuming", "pisces.cli.main", "sklearn.datasets"]
+        )
+        (self.folder / "config.toml").write_text(CONFIG)
+        self._whole_s: dict[str, float] = {}
+
+    def whole(self, name: str, changes: list[str]) -> Path:
+        """The run that nothing happens to."""
+        if name not in self._whole_s:
+            began = time.monotonic()
+            assert self._wait(self._start(f"{name}-whole", changes)) == 0, self._said()
+            self._whole_s[name] = time.monotonic() - began
+        return self.folder / f"{name}-whole"
+
+    def killed(self, name: str, number: int, changes: list[str]) -> Path:
+        """The same run, killed once or more, and taken up each time."""
+        out = f"{name}-{number}"
+        self._kill(self._start(out, changes), self._whole_s[name], out)
+        while not (self.folder / out / "summary.json").exists():
+            process = self._start(out, changes)
+            if self._rng.random() < 0.4:
+                self._kill(process, self._whole_s[name], out)
+            else:
+                assert self._wait(process) == 0, self._said()
+        return self.folder / out
+
+    def _start(self, out: str, changes: list[str]) -> BaseProcess:
+        """Begin the run, or go on with it if there is something to go on with."""
+        if (self.folder / out / "config.toml").exists():
+            args = ["resume", out, "-q"]
+        else:  # killed before it began, if it was begun
+            shutil.rmtree(self.folder / out, ignore_errors=True)
+            sets = [f"--set={change}" for change in changes]
+            args = ["run", "config.toml", "--out", out, "-q", *sets]
+        process = self._context.Process(target=command, args=(self.folder, args))
+        process.start()
+        return process
+
+    def _kill(self, process: BaseProcess, within_s: float, out: str) -> None:
+        process.join(self._rng.uniform(0.0, within_s))
+        process.kill()
+        process.join()
+        self._note(out, process.exitcode)
+
+    def _note(self, out: str, code: int | None) -> None:
+        run = self.folder / out
+        when = "after its end"
+        if code != 0:
+            saved = any((run / "checkpoints").glob("*.json"))
+            when = "with a checkpoint" if saved else "before the first checkpoint"
+        self.moments[when] = self.moments.get(when, 0) + 1
+
+    def _wait(self, process: BaseProcess) -> Any:
+        process.join(PATIENCE_S)
+        if process.exitcode is None:
+            process.kill()
+        return process.exitcode
+
+    def _said(self) -> str:
+        return (self.folder / "said.txt").read_text()
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Fail unless log, model and settings are the same, byte for byte."""
+    for name in OUTCOME:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), f"{other / name} differs"
