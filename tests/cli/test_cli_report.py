@@ -73,11 +73,23 @@ def test_a_run_that_has_just_begun(pisces: Callable[..., Any], killed: Path) -> 
 
 
 def test_a_folder_of_runs(pisces: Callable[..., Any], finished: Path, killed: Path) -> None:
-    # The killed run has no summary; its config says which target it had.
+    # The killed run has no summary; its config says which target it had. It is only counted.
     ran = pisces("report", "runs", "--json")
     assert ran.code == 0
     (row,) = json.loads(ran.out)["rows"]
-    assert (row["protocol"], row["seeds"], row["reached"]) == ("pisces", [1, 2], 0)
+    assert (row["protocol"], row["seeds"], row["num_cut_short"]) == ("pisces", [1], 1)
+    assert_drawn(Path("runs/accuracy.png"))
+
+
+def test_nothing_but_runs_cut_short(pisces: Callable[..., Any], killed: Path) -> None:
+    for run in (killed, Path("runs/first")):
+        for name in ("summary.json", "model.safetensors"):
+            (run / name).unlink(missing_ok=True)
+    lines = Path("runs/first/events.jsonl").read_text().splitlines(keepends=True)
+    Path("runs/first/events.jsonl").write_text("".join(lines[:-1]))
+    ran = pisces("report", "runs")
+    assert ran.code == 0
+    assert "2 cut short" in ran.out
     assert_drawn(Path("runs/accuracy.png"))
 
 

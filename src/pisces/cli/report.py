@@ -12,7 +12,7 @@ import typer
 from pisces.cli.console import Json, print_json, stderr, stdout
 from pisces.errors import RunError
 from pisces.record.reader import REPLACING, Run, find_runs
-from pisces.report.compare import compare
+from pisces.report.compare import compare, is_cut_short
 from pisces.report.table import comparison_table, run_table
 from pisces.stop import lower_is_better
 
@@ -69,9 +69,13 @@ def show_comparison(
     reference: str | None = None,
     as_json: bool,
 ) -> None:
-    """Protocols side by side on stdout, and the plots beside the runs."""
+    """Protocols side by side on stdout, and the plots beside the runs.
+
+    Runs cut short are drawn only where there are no others, and then without the target.
+    """
     rows = compare(runs, target, metric=metric, reference=reference)
-    pictures = _draw(runs, target, metric, out)
+    over = [run for run in runs if not is_cut_short(run)]
+    pictures = _draw(over, target, metric, out) if over else _draw(runs, None, metric, out)
     if as_json:
         print_json({"rows": [asdict(row) for row in rows], "plots": pictures})
         return
