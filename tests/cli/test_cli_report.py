@@ -50,6 +50,13 @@ def test_one_run(pisces: Callable[..., Any], finished: Path) -> None:
         assert_drawn(finished / name)
 
 
+def test_quiet_is_the_table_alone(pisces: Callable[..., Any], finished: Path) -> None:
+    ran = pisces("report", finished, "-q")
+    assert "plot:" not in ran.out
+    assert "time to accuracy 0.99" in ran.out
+    assert (finished / "accuracy.png").exists()
+
+
 def test_one_run_as_json(pisces: Callable[..., Any], finished: Path) -> None:
     found = json.loads(pisces("report", finished, "--json", "--out", "plots").out)
     summary = json.loads((finished / "summary.json").read_text())

@@ -37,6 +37,9 @@ def report(
         Path | None, typer.Option(help="Where plots go; default: the first folder.")
     ] = None,
     as_json: Json = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Do not say where the plots are.")
+    ] = False,
 ) -> None:
     """Show finished, interrupted or running runs: a table and plots.
 
@@ -53,11 +56,11 @@ def report(
     _warn_of_differences(runs)
     pictures = out or folders[0]
     if len(runs) == 1:
-        _show_run(runs[0], goal, by, pictures, as_json=as_json)
+        _show_run(runs[0], goal, by, pictures, as_json=as_json, quiet=quiet)
     elif goal is None:
         raise RunError("these runs have no target in common: say one with --target 0.9")
     else:
-        show_comparison(runs, goal, by, pictures, reference=reference, as_json=as_json)
+        show_comparison(runs, goal, by, pictures, reference=reference, as_json=as_json, quiet=quiet)
 
 
 def show_comparison(
@@ -68,6 +71,7 @@ def show_comparison(
     *,
     reference: str | None = None,
     as_json: bool,
+    quiet: bool = False,
 ) -> None:
     """Protocols side by side on stdout, and the plots beside the runs.
 
@@ -80,17 +84,19 @@ def show_comparison(
         print_json({"rows": [asdict(row) for row in rows], "plots": pictures})
         return
     stdout.print(comparison_table(rows, target=target, metric=metric, width=stdout.width))
-    _name(pictures)
+    _name([] if quiet else pictures)
 
 
-def _show_run(run: Run, target: float | None, metric: str, out: Path, *, as_json: bool) -> None:
+def _show_run(
+    run: Run, target: float | None, metric: str, out: Path, *, as_json: bool, quiet: bool
+) -> None:
     table = run_table(run, target=target, metric=metric)
     pictures = _draw([run], target, metric, out)
     if as_json:
         print_json({**run.summary, "plots": pictures})
         return
     stdout.print(table)
-    _name(pictures)
+    _name([] if quiet else pictures)
 
 
 def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path) -> list[str]:
