@@ -168,8 +168,9 @@ def test_folders_in_use_are_refused_and_left_alone(
 ) -> None:
     taken = folder / "out" / "fedavg-seed3"
     taken.mkdir(parents=True)
+    (taken / "letter.txt").touch()
     args = [command, small] if command == "compare" else [command]
     assert refusal(pisces(*args, "--out", "out")) == (
-        "out/fedavg-seed3 exists already: choose another folder with --out"
+        "out/fedavg-seed3 exists already and is no run: choose another folder with --out"
     )
-    assert list((folder / "out").iterdir()) == [taken]
+    assert list((folder / "out").rglob("*")) == [taken, taken / "letter.txt"]

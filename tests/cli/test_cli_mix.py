@@ -194,3 +194,13 @@ def test_comparing_all_that_suit(pisces: Pisces, small: str) -> None:
     assert {"fedasync", "hysync", "aso-fed"} <= made
     assert not {"fedbuff", "fedavg", "pisces"} & made  # they hand over several at once
     assert "left out: fedbuff: aggregate: Mixing mixes updates in one after the other" in ran.err
+
+
+def test_a_refusal_names_the_protocol_it_is_about(pisces: Pisces, small: str) -> None:
+    args = ("compare", small, "--set", "aggregate.policy=krum", "--protocols")
+    ran = pisces(*args, "fedavg,fedasync")  # which takes updates one by one
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("error: fedasync: aggregate: RobustMean holds updates against each other")
+    alone = pisces(*args, "fedasync")
+    assert alone.err.startswith("error: aggregate: RobustMean holds updates against each other")
+    assert not Path("runs").exists()
