@@ -30,6 +30,7 @@ from runs import (
 
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
+from pisces.build import PROTOCOLS
 from pisces.clients.view import View
 from pisces.coordinator import EVALUATION_POLL_S
 from pisces.errors import ConfigError, PolicyError
@@ -40,9 +41,11 @@ from pisces.execute.failures import Failures
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.virtual import VirtualExecutor
 from pisces.pace.fedbuff import Buffered
+from pisces.pace.papaya import Papaya
 from pisces.pace.port import Port
 from pisces.policy import Aggregator, Assignment, Combination, Policies, Selector
-from pisces.protocols import fedavg, port
+from pisces.protocols.buffered import port
+from pisces.protocols.synchronous import fedavg
 from pisces.record.lines import Line
 from pisces.select.uniform import Uniform
 from pisces.stop import Stop
@@ -540,14 +543,37 @@ def test_evaluates_between_ticks() -> None:
     assert found == [(0.0, 0), (3.0, 0), (6.0, 1), (9.0, 1), (10.0, 2)]
 
 
-def test_the_schedule_of_evaluations_changes_no_decision() -> None:
-    world = World(jitter=0.5, stop=Stop(time_s=30.0))
+# AutoFL learns from evaluations, so there they decide; papaya's clients mostly run out of time.
+@pytest.mark.parametrize("name", [name for name in PROTOCOLS if name != "autofl"])
+def test_the_schedule_of_evaluations_changes_no_decision(name: str) -> None:
+    settings = {"timeout_s": 3.5} if name == "papaya" else {}
+    world = World(jitter=0.5, stop=Stop(time_s=30.0), plan=Plan(batch_size=1), deadline_s=20.0)
     logs = [
-        simulate("pisces", replace(world, schedule=schedule))
+        simulate(name, replace(world, schedule=schedule), **settings)
         for schedule in (Schedule(), Schedule(every_s=0.7), Schedule(every_versions=1))
     ]
     rest = [[line for line in lines if line["kind"] != "evaluated"] for lines in logs]
     assert rest[0] == rest[1] == rest[2]
+
+
+def test_who_could_not_be_pulled_is_not_asked_again_by_an_evaluation() -> None:
+    # b = 1: at 2 the version is 1 and client 1, of 40 s for ten steps, has done none yet. It would
+    # have by 4; but nothing happens before it arrives.
+    world = World(latencies=[1.0, 40.0], plan=Plan(batch_size=1), stop=Stop(time_s=50.0))
+    logs = [
+        simulate(replace(fedavg(2), pacer=Port(2, 1, 1)), replace(world, schedule=schedule))
+        for schedule in (Schedule(), Schedule(every_s=0.7))
+    ]
+    rest = [[line for line in lines if line["kind"] != "evaluated"] for lines in logs]
+    assert rest[0] == rest[1]
+    assert [line["at"] for line in of_kind(rest[0], "arrived")][:3] == [1.0, 2.0, 40.0]
+
+
+def test_clients_that_are_called_off_again_and_again_count_as_silent() -> None:
+    # Two clients never answer. Both are called off every 2 s: 20 times and once more.
+    policies = replace(fedavg(2), pacer=Papaya(2, 1, timeout_s=2.0))
+    lines = assemble(policies, World(stop=Stop(versions=1)), executor=FakeExecutor(joins(2))).run()
+    assert (reason(lines), lines[-1]["at"]) == ("silent clients", 22.0)
 
 
 def test_the_loop_does_not_wait_for_an_evaluation_in_the_background() -> None:

@@ -37,6 +37,7 @@ from pisces.types import (
 log = logging.getLogger("pisces")
 
 EVALUATION_POLL_S = 0.2  # how long a real-time loop sleeps at most while a result is being computed
+TRIES = 10  # tasks in a row, for each client, that may be called off before all count as silent
 
 
 class Coordinator:
@@ -81,6 +82,8 @@ class Coordinator:
         self._deadline_s = deadline_s
         self._num_ticks = 0
         self._num_tasks = 0
+        self._num_called_off = 0  # since something last happened
+        self._decide_at = 0.0  # the next decision, unless something happens before
         self._waiting = False
         self._interrupted = False
         self._evaluated = (0.0, -1)  # when and which version last
@@ -99,9 +102,10 @@ class Coordinator:
 
     def step(self) -> None:
         """One turn of the loop."""
-        self._observe(self._wait())
-        if self._tick_s and not self._window_is_over():
-            self._evaluate_if_due()
+        events = self._wait()
+        self._observe(events)
+        if not self._is_to_decide(events):
+            self._only_evaluate()
             return
         self._begin_window()
         if self._manager.buffer and self._pacer.ready(self._view()):
@@ -112,6 +116,14 @@ class Coordinator:
             self._release()
             self._select()
             self._mend_dead_end()
+
+    def _only_evaluate(self) -> None:
+        """A turn in which nobody is asked anything: how often one evaluates changes no decision."""
+        self._evaluate_if_due()
+        if not self._tick_s:
+            self.reason = self._reason_to_stop()
+            if self.reason is None:
+                self._mend_dead_end()
 
     def interrupt(self) -> None:
         """Ask for the end; may be called by a signal handler at any moment.
@@ -134,11 +146,14 @@ class Coordinator:
         try:
             if self._interrupted:
                 raise KeyboardInterrupt
+            self._decide_at = self._next_decision_at()
             return self._executor.wait(self._wake_at())
         finally:
             self._waiting = False
 
     def _observe(self, events: Sequence[Event]) -> None:
+        if events:
+            self._num_called_off = 0
         for entry in self._manager.observe_all(events, self._wanted):
             self._recorder.record(entry)
         self._take_evaluations()
@@ -177,6 +192,7 @@ class Coordinator:
             if release.pull and can.pulls:
                 self._executor.pull(release.task_id)
             elif can.cancels and not release.pull:
+                self._num_called_off += 1
                 self._call_off(release.task_id, f"called off: {release.reason}")
 
     def _select(self) -> None:
@@ -241,7 +257,11 @@ class Coordinator:
         """Nobody runs and nobody can be started, or nothing will happen however long one waits."""
         if not self._manager.running and not len(self._view().free):
             return True
-        return self._executor.quiet and self._next_check() == math.inf
+        return self._executor.quiet and (self._next_call() == math.inf or self._asks_in_vain())
+
+    def _asks_in_vain(self) -> bool:
+        """Has everybody been asked many times over, and called off, without a word from any?"""
+        return self._num_called_off > TRIES * len(self._view().clients.trusted)
 
     def _reason_to_give_up(self) -> str | None:
         view = self._view()
@@ -258,21 +278,33 @@ class Coordinator:
         at = self._pacer.next_check(self._view()) if self._manager.buffer else math.inf
         return at if at > self._executor.now else math.inf
 
-    def _wake_at(self) -> float:
+    def _next_release(self) -> float:
+        """When the pacer wants to call somebody off; never where that cannot be done."""
+        can = self._executor.capabilities
+        at = self._pacer.next_release(self._view()) if can.cancels or can.pulls else math.inf
+        return at if at > self._executor.now else math.inf
+
+    def _next_call(self) -> float:
+        """When the pacer is to be asked, whatever for, if nothing happens before."""
+        return min(self._next_check(), self._next_release())
+
+    def _next_decision_at(self) -> float:
         if self._num_ticks == 0:
             return 0.0
-        now = self._executor.now
-        at = min(self._schedule.next_at(self._evaluated[0]), self._stop.time_s or math.inf)
-        at = min(at, self._next_tick_at if self._tick_s else self._next_check())
-        return min(at, now + EVALUATION_POLL_S) if self._evaluator.busy else at
+        at = self._next_tick_at if self._tick_s else self._next_call()
+        return min(at, self._stop.time_s or math.inf)
+
+    def _is_to_decide(self, events: Sequence[Event]) -> bool:
+        """Did something happen, or is it time? Evaluations come and go without any decision."""
+        return self._executor.now >= self._decide_at or bool(events and not self._tick_s)
+
+    def _wake_at(self) -> float:
+        at = min(self._schedule.next_at(self._evaluated[0]), self._decide_at)
+        return min(at, self._executor.now + EVALUATION_POLL_S) if self._evaluator.busy else at
 
     @property
     def _next_tick_at(self) -> float:
         return self._num_ticks * self._tick_s
-
-    def _window_is_over(self) -> bool:
-        now, stop_at = self._executor.now, self._stop.time_s
-        return now >= self._next_tick_at or (stop_at is not None and now >= stop_at)
 
     def _begin_window(self) -> None:
         """Without a tick every turn is a window of its own."""
@@ -323,6 +355,7 @@ class Coordinator:
         state.values |= {
             "num_ticks": self._num_ticks,
             "num_tasks": self._num_tasks,
+            "num_called_off": self._num_called_off,
             "evaluated": list(self._evaluated),
             "select_rng": save_generator(self._select_rng),
             "aggregate_rng": save_generator(self._aggregate_rng),
@@ -337,6 +370,7 @@ class Coordinator:
             part.restore(state.part(name))
         self._num_ticks = state.values["num_ticks"]
         self._num_tasks = state.values["num_tasks"]
+        self._num_called_off = state.values["num_called_off"]
         at, version = state.values["evaluated"]
         self._evaluated = (at, version)
         load_generator(self._select_rng, state.values["select_rng"])

@@ -100,6 +100,10 @@ class Pacer(Stateful, Protocol):
         """Whose running task is not wanted any more, or wanted as far as it is?"""
         return ()
 
+    def next_release(self, view: View) -> float:
+        """The instant to ask for releases again if nothing happens before; infinity: none."""
+        return math.inf
+
     @property
     def min_clients(self) -> int:
         """Fewest clients with which `ready` can ever say yes; fewer is a configuration error."""
