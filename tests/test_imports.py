@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "data",
             "execute",
         ),
-        *("data", "execute", "train", "clients.checks"),
+        *("data", "execute", "train", "clients.checks", "models.flat"),
     },
     "build": {"*"},
     "simulation": {"*"},

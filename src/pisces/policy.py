@@ -76,6 +76,11 @@ class Selector(Stateful, Protocol):
         """After how long does it count an update as late?"""
         return math.inf
 
+    @property
+    def learns_from(self) -> str | None:
+        """Which of the metrics evaluated does it learn from, if any?"""
+        return None
+
 
 class Pacer(Stateful, Protocol):
     """When do we aggregate, and how many may run?"""
@@ -152,6 +157,10 @@ class Aggregator(Stateful, Protocol):
     ) -> Combination:
         """The next version's weights out of the current ones and at least one update."""
         ...
+
+    def require_room(self, num_clients: int, weights: Weights) -> None:
+        """Refuse so many clients, if what it remembers of each would take too much memory."""
+        return
 
     @property
     def mixes_in_turn(self) -> bool:
