@@ -11,6 +11,8 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
 from pisces.errors import ConfigError, PolicyError
@@ -38,6 +40,7 @@ log = logging.getLogger("pisces")
 
 EVALUATION_POLL_S = 0.2  # how long a real-time loop sleeps at most while a result is being computed
 TRIES = 10  # tasks in a row, for each client, that may be called off before all count as silent
+_NOBODY = np.zeros(0, np.bool_)
 
 
 class Coordinator:
@@ -83,6 +86,7 @@ class Coordinator:
         self._num_ticks = 0
         self._num_tasks = 0
         self._num_called_off = 0  # since something last happened
+        self._refused = _NOBODY  # who was free and not selected, since somebody last was
         self._decide_at = 0.0  # the next decision, unless something happens before
         self._waiting = False
         self._interrupted = False
@@ -200,8 +204,24 @@ class Coordinator:
         slots = self._pacer.slots(view)
         if slots > 0 and len(view.free):
             picks = self._selector.pick(view, slots, self._select_rng)
-            for assignment in _checked(picks, view, slots):
+            assignments = _checked(picks, view, slots)
+            self._note_refusal(view, bool(assignments))
+            for assignment in assignments:
                 self._start(assignment, view.clients.num_picks.item(assignment.client))
+
+    def _note_refusal(self, view: View, anybody_picked: bool) -> None:
+        """Remember who was there to be picked, and was not, since somebody last was.
+
+        Where nobody runs and nothing waits, nothing but others to pick from could change that.
+        """
+        if anybody_picked:
+            self._refused = _NOBODY
+        elif not (view.buffer or len(view.running)):
+            if not len(self._refused):
+                log.warning("t=%.1f nobody runs and none of the free is selected", view.now)
+            refused = view.is_selectable.copy()
+            refused[: len(self._refused)] |= self._refused
+            self._refused = refused
 
     def _mend_dead_end(self) -> None:
         """Aggregate a buffer that can no longer fill; stop when nothing can ever happen again."""
@@ -254,10 +274,11 @@ class Coordinator:
             self._recorder.record(Dropped(self._executor.now, update.task_id, reason))
 
     def _at_dead_end(self) -> bool:
-        """Nobody runs and nobody can be started, or nothing will happen however long one waits."""
-        if not self._manager.running and not len(self._view().free):
-            return True
-        return self._executor.quiet and (self._next_call() == math.inf or self._asks_in_vain())
+        """Nobody runs and nobody is started, or nothing will happen however long one waits."""
+        view = self._view()
+        if not len(view.running) and (not len(view.free) or self._pacer.slots(view) > 0):
+            return True  # whoever was free and wanted was started just now
+        return self._asks_in_vain() or (self._executor.quiet and self._next_call() == math.inf)
 
     def _asks_in_vain(self) -> bool:
         """Has everybody been asked many times over, and called off, without a word from any?"""
@@ -269,9 +290,14 @@ class Coordinator:
         everybody_came = len(trusted) == self._executor.capabilities.num_clients
         if everybody_came and not trusted.any():
             return "no trusted clients left"
-        if self._executor.quiet:
-            return "silent clients" if len(view.running) else "no clients left"
-        return None
+        all_were_there = everybody_came and len(self._refused) == len(trusted)
+        if all_were_there and self._refused[trusted].all():
+            return "nobody may be selected"
+        if not (self._executor.quiet or self._asks_in_vain()):
+            return None
+        if len(view.running):
+            return "silent clients"
+        return "nobody may be selected" if len(view.free) else "no clients left"
 
     def _next_check(self) -> float:
         """When the pacer wants to be asked again; never an instant that has passed."""
@@ -350,6 +376,7 @@ class Coordinator:
     def state(self) -> State:
         """Everything needed to go on in a new process as if nothing had happened."""
         state = State(arrays={"weights": self.weights.flat, "published": self.published.flat})
+        state.arrays["refused"] = self._refused
         for name, part in self._parts.items():
             state.add(name, part.state())
         state.values |= {
@@ -371,6 +398,7 @@ class Coordinator:
         self._num_ticks = state.values["num_ticks"]
         self._num_tasks = state.values["num_tasks"]
         self._num_called_off = state.values["num_called_off"]
+        self._refused = np.array(state.arrays["refused"])
         at, version = state.values["evaluated"]
         self._evaluated = (at, version)
         load_generator(self._select_rng, state.values["select_rng"])

@@ -18,6 +18,7 @@ from pisces.report.table import run_table
 EXIT_CODES = {
     "interrupted": 130,
     "no clients left": 3,
+    "nobody may be selected": 3,
     "no trusted clients left": 3,
     "silent clients": 3,
 }
