@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "data",
             "execute",
         ),
-        *("sense", "train", "clients.checks"),
+        *("sense", "train", "clients.checks", "models.flat"),
     },
     "build": {"*"},
     "keeping": {"coordinator", "machine", "models.flat", "parts", "record"},

@@ -333,6 +333,18 @@ def test_an_optimiser_is_not_put_around_an_average() -> None:
     mixed("pisces", aggregate=three)
 
 
+def nested(depth: int) -> Table:
+    """A policy with so many inside it."""
+    table: Table = {"policy": "mean"}
+    for _ in range(depth):
+        table = {"policy": "clip", "norm": 1.0, "inner": table}
+    return table
+
+
+def test_ten_policies_may_be_inside_each_other() -> None:
+    mixed("fedbuff", aggregate=nested(10))
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 
@@ -348,7 +360,14 @@ def test_an_optimiser_is_not_put_around_an_average() -> None:
             f"select.policy: must be one of {', '.join(SELECTORS)}, not 'gided'; did you mean "
             "'guided'?",
         ),
-        ({"judge": {"policy": ["learning"]}}, "judge.policy: must be one of learning, clusters"),
+        (
+            {"judge": {"policy": ["learning"]}},
+            "judge.policy: must be one of learning, clusters, everybody, in quotes, not "
+            "['learning']",
+        ),
+        ({"pace": {"policy": 3}}, "pace.policy: must be one of rounds, timed,"),
+        ({"aggregate": nested(11)}, "aggregate: at most 10 policies inside each other"),
+        ({"aggregate": nested(500)}, "aggregate: at most 10 policies inside each other"),
         (
             {"select": {"policy": "guided", "exploraton": 0.5}},
             "select: exploraton: unknown key; did you mean exploration?",

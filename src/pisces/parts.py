@@ -20,6 +20,7 @@ from pisces.execute import availability, latency
 from pisces.execute.failures import Failures
 from pisces.explain import known
 from pisces.machine import device_of, in_words, num_cores
+from pisces.models.flat import flatten
 from pisces.objective import Goal, goal_of
 from pisces.policy import Policies
 from pisces.sense import check_sense, check_surroundings
@@ -65,6 +66,8 @@ class Simulation:
         check_sense(self.policies)
         check_surroundings(self.policies, self.data.num_clients, self.deadline_s, self.latency)
         self._check_stop()
+        self._check_learning()
+        self._check_memory()
         self._check_trainer()
 
     @property
@@ -166,3 +169,14 @@ class Simulation:
             raise ConfigError(
                 f"stop.metric: must be one of {', '.join(measured)}, not {stop.metric!r}"
             )
+
+    def _check_learning(self) -> None:
+        metric, measured = self.policies.selector.learns_from, self.goal.measured
+        if metric is not None and metric not in measured:
+            raise ConfigError(
+                f"metric: the selector learns from what is evaluated, so it must be one of "
+                f"{', '.join(measured)}, not {metric!r}"
+            )
+
+    def _check_memory(self) -> None:
+        self.policies.aggregator.require_room(self.data.num_clients, flatten(self.model))

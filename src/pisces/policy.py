@@ -114,6 +114,11 @@ class Selector(Policy, Protocol):
         """At most `slots` different clients out of `view.selectable`."""
         ...
 
+    @property
+    def learns_from(self) -> str | None:
+        """Which of the metrics evaluated does it learn from, if any?"""
+        return None
+
 
 class Pacer(Policy, Protocol):
     """When do we aggregate, and how many may run?"""
@@ -137,6 +142,10 @@ class Pacer(Policy, Protocol):
     def release(self, view: View) -> Sequence[Release]:
         """Whose running task is not wanted any more, or wanted as far as it is?"""
         return ()
+
+    def next_release(self, view: View) -> float:
+        """The instant to ask for releases again if nothing happens before; infinity: none."""
+        return math.inf
 
     @property
     def gives(self) -> Traits:
@@ -171,6 +180,10 @@ class Aggregator(Policy, Protocol):
     ) -> Combination:
         """The next version's weights out of the current ones and at least one update."""
         ...
+
+    def require_room(self, num_clients: int, weights: Weights) -> None:
+        """Refuse so many clients, if what it remembers of each would take too much memory."""
+        return
 
     @property
     def publishes_other(self) -> bool:

@@ -61,6 +61,11 @@ SETTINGS = {
     "silence": ("failures.vanish=0.5", "failures.vanish needs clients.deadline_s"),
     "endless": ("stop.time_s=inf", "stop: the run would never end: set time_s, versions or"),
     "no number": ("stop.target=nan", "stop.target: must be a finite number, not nan"),
+    "reward": (
+        "protocol=autofl protocols.autofl.metric=nonsense",
+        "metric: the selector learns from what is evaluated, so it must be one of accuracy, loss, "
+        "not 'nonsense'",
+    ),
     "metric": ("stop.metric=acuracy", "stop.metric: must be one of accuracy, loss, not 'acuracy'"),
     "sizes": ("data.sizes=rich", "data.sizes: must be 'equal', 'lognormal' or 'coupled'"),
     "sizes of others": ("data.sizes=[1,2]", "data.sizes: 2 sizes for 12 clients"),

@@ -200,7 +200,9 @@ def test_a_refusal_names_the_protocol_it_is_about(pisces: Pisces, small: str) ->
     args = ("compare", small, "--set", "aggregate.policy=krum", "--protocols")
     ran = pisces(*args, "fedavg,fedasync")  # which takes updates one by one
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("error: fedasync: aggregate: RobustMean holds updates against each other")
+    assert ran.err.startswith(
+        "error: fedasync: aggregate: RobustMean holds updates against each other"
+    )
     alone = pisces(*args, "fedasync")
     assert alone.err.startswith("error: aggregate: RobustMean holds updates against each other")
     assert not Path("runs").exists()

@@ -81,6 +81,7 @@ def answers(pacer: Pacer, seen: View) -> list[Any]:
         pacer.ready(seen),
         pacer.next_check(seen),
         list(pacer.release(seen)),
+        pacer.next_release(seen),
         [pacer.accepts(seen, u) for u in seen.buffer],
         (pacer.min_clients, pacer.needs_deadline, pacer.needs_pull),
     ]
@@ -158,6 +159,21 @@ def test_releases_only_what_runs_and_says_why(name: str, seen: View) -> None:
     assert len({r.task_id for r in released}) == len(released)
     assert all(type(r.task_id) is int and r.reason for r in released)
     assert PACERS[name]().needs_pull or not any(r.pull for r in released)
+
+
+@every_pacer
+@settings(max_examples=60)
+@given(seen=situations())
+def test_releases_somebody_at_the_instant_it_named(name: str, seen: View) -> None:
+    # If nobody else wakes the loop it sleeps until exactly then.
+    pacer = PACERS[name]()
+    at = pacer.next_release(seen)
+    assert type(at) is float
+    assert at > seen.now
+    if at < math.inf:
+        before, then = pacer.release(seen), pacer.release(replace(seen, now=at))
+        assert then
+        assert {r.task_id for r in before} <= {r.task_id for r in then}
 
 
 @every_pacer

@@ -24,6 +24,10 @@ class Around(Aggregator):
     ) -> Combination:
         """The next version's weights, with the inner aggregator's help."""
 
+    def require_room(self, num_clients: int, weights: Weights) -> None:
+        """If the inner one does."""
+        self.inner.require_room(num_clients, weights)
+
     @property
     def needs(self) -> Traits:
         """As the inner one."""

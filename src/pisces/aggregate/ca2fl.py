@@ -56,12 +56,16 @@ class Calibrated(Aggregator):
     ) -> Combination:
         """The mean of the updates, and what their clients' last ones differ from everybody's."""
         num_clients = view.clients.num_clients
-        self._last.require_room(num_clients, weights.parameters)
+        self.require_room(num_clients, weights)
         start = self._calibrated(weights, updates, num_clients)
         shares = np.full(len(updates), 1 / len(updates))
         made = moved(start, updates, shares, "base", self._server_rate)
         self._note(updates)
         return made
+
+    def require_room(self, num_clients: int, weights: Weights) -> None:
+        """The trained parameters of each must fit."""
+        self._last.require_room(num_clients, weights.parameters)
 
     def _calibrated(self, weights: Weights, updates: Sequence[Update], num_clients: int) -> Weights:
         """The weights moved by the mean of all h_i, less that over the buffer."""

@@ -8,6 +8,9 @@ Shi et al., "HySync: Hybrid Federated Learning with Effective Synchronization", 
 one after the other, the last of many updates would cover all others; their mean does justice to
 each.
 
+Where every arrival makes a version, as in `hysync`, several are combined only if they come at the
+very same instant or in one tick: with `tick_s` 0 and latencies that differ it is FedAsync.
+
 Differs from the paper: this is a reconstruction from the idea, that a crowd is merged in one
 synchronous average before it is mixed in. The mixing by alpha and f is FedAsync's, a mean is as
 stale as its parts are on average, and the threshold is a parameter without a usual value.

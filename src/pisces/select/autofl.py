@@ -72,6 +72,8 @@ class QLearning(Selector):
       energy, and gives a fixed punishment when accuracy does not rise. A task that came to
       nothing shares in a loss but not in a gain;
     * several clients that teach one state at once teach it the mean of what each would;
+    * it learns when a newer version has been evaluated, so `evaluate.every_s` is part of it, as of
+      no other protocol: between two evaluations nothing is learnt;
     * a client picked again before anything was evaluated teaches its later state only;
     * values begin at 0 instead of at random; ties are drawn.
 
@@ -93,6 +95,11 @@ class QLearning(Selector):
     def __post_init__(self) -> None:
         check(self)
         self._memory = Memory()
+
+    @property
+    def learns_from(self) -> str:
+        """The metric whose gain is the reward."""
+        return self.metric
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Learn from what came back, take the best, and some at random out of the others."""

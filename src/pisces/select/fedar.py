@@ -47,7 +47,7 @@ class Trusting(Selector):
     * a client is not banned for an update far from the others: that is what the judges
       (`pisces.judge`) are for;
     * a client left out for its latency never gets to mend it. Where that is everybody, nobody is
-      picked.
+      picked, and the run stops.
 
     From memory of the paper, not checked: 50, +8, -2, -8, -16, a fifth and a half.
     """
