@@ -18,7 +18,8 @@ import torch
 from hypothesis import strategies as st
 from worlds import weights
 
-from pisces.build import PROTOCOLS, simulation, wire
+from pisces.aggregate.mean import DiscountedMean
+from pisces.build import PARTS, PROTOCOLS, simulation, wire
 from pisces.clients.manager import ClientManager
 from pisces.config import parse
 from pisces.coordinator import Coordinator
@@ -28,9 +29,11 @@ from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
 from pisces.execute.latency import PerClient
 from pisces.execute.virtual import VirtualExecutor
+from pisces.mix import Part
 from pisces.parts import Simulation
 from pisces.policy import Policies
 from pisces.record.lines import Line, Memory, encode
+from pisces.settings import defaults_of
 from pisces.stop import Stop
 from pisces.train.base import Outcome, Trainer
 from pisces.types import Plan, Report, State, Task, Weights
@@ -427,6 +430,28 @@ def implementations(room: ModuleType, verb: str) -> set[type]:
     }
 
 
+def kind(policy: object) -> tuple[type, type]:
+    """Its class, and that of its rule if it has one."""
+    return type(policy), type(getattr(policy, "rule", None))
+
+
+def plain(table: str, name: str) -> Mapping[str, Any]:
+    """What `[table]` says of that policy as it is; what it has to be told is 1."""
+    defaults = defaults_of(PARTS[table][name])
+    return {"policy": name, **{key: 1.0 for key, value in defaults.items() if value is ...}}
+
+
+def made(table: str, told: Mapping[str, Any], concurrency: int = 20) -> Any:
+    """The policy that a table tells; what goes around another goes around a mean."""
+    return Part.read(table, told, PARTS[table]).made(concurrency, DiscountedMean())
+
+
+def without_a_row(table: str, rows: Mapping[str, Callable[[], Any]]) -> list[str]:
+    """The names of `[table]` whose like is in none of the rows of a contract."""
+    kinds = {kind(make()) for make in rows.values()} | {kind(None)}  # to trust everybody is nobody
+    return [name for name in PARTS[table] if kind(made(table, plain(table, name))) not in kinds]
+
+
 T = TypeVar("T")
 
 
@@ -440,7 +465,7 @@ def with_those_of_protocols(
     found = dict(table)
     for name in PROTOCOLS:
         make = partial(_part_of, name, part, concurrency)
-        if type(make()) not in {type(known()) for known in found.values()}:
+        if kind(make()) not in {kind(known()) for known in found.values()}:
             found[f"as in {name}"] = make
     return found
 

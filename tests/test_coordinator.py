@@ -26,10 +26,12 @@ from runs import (
     reason,
     simulate,
     task,
+    through_json,
 )
 
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
+from pisces.build import PROTOCOLS
 from pisces.clients.view import View
 from pisces.coordinator import EVALUATION_POLL_S
 from pisces.errors import ConfigError, PolicyError
@@ -40,6 +42,7 @@ from pisces.execute.failures import Failures
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.virtual import VirtualExecutor
 from pisces.pace.fedbuff import Buffered
+from pisces.pace.papaya import Papaya
 from pisces.pace.port import Port
 from pisces.policy import Aggregator, Assignment, Combination, Policies, Selector
 from pisces.protocols.buffered import port
@@ -347,7 +350,76 @@ def test_a_selector_that_picks_nobody_ends_the_run() -> None:
             return []
 
     lines = simulate(replace(fedavg(3), selector=Nobody()), World(stop=Stop(versions=1)))
-    assert reason(lines) == "no clients left"
+    assert (reason(lines), lines[-1]["at"]) == ("nobody may be selected", 0.0)
+
+
+FLITS = [(float(t), t + 0.5) for t in range(60)]
+COME_AND_GO = Sessions({0: [(0.0, 7.0), *FLITS[20:]]})
+
+
+class Once(Selector):
+    """Picks everybody once: of those who have been picked, nobody may be selected any more."""
+
+    def pick(self, view, slots, rng):  # type: ignore[no-untyped-def]
+        new = view.selectable[view.clients.num_picks[view.selectable] == 0]
+        return [Assignment(client) for client in new[:slots].tolist()]
+
+
+@pytest.mark.parametrize("tick_s", [0.0, 1.0])
+@pytest.mark.parametrize("schedule", [Schedule(), Schedule(every_s=0.5)])
+def test_nobody_to_select_ends_the_run_though_clients_come_and_go(
+    tick_s: float, schedule: Schedule, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Six updates, the buffer wants four: two are aggregated when nobody is picked any more. By then
+    # client 0 is away, and back at 20.
+    world = World(availability=COME_AND_GO, stop=Stop(versions=9), schedule=schedule, tick_s=tick_s)
+    policies = Policies(Once(), Buffered(3, 4), DiscountedMean(reference="base"))
+    with caplog.at_level(logging.WARNING, logger="pisces"):
+        lines = simulate(policies, world)
+    assert (reason(lines), lines[-1]["at"]) == ("nobody may be selected", 20.0)
+    assert of_kind(lines, "dropped") == []
+    assert [len(line["tasks"]) for line in of_kind(lines, "aggregated")] == [4, 2]
+    assert "none of the free is selected" in caplog.text
+    assert_lawful(lines, 3)
+
+
+def test_who_is_still_to_come_may_be_selected() -> None:
+    # Client 1 comes at 30, when all there is to pick from is client 0, which was picked. Client 2
+    # comes and goes all the time and was picked as well.
+    sessions = Sessions({1: [(30.75, math.inf)], 2: [(0.0, 5.0), *FLITS[6:]]})
+    world = World(latencies=[1.0, 2.0, 3.0], availability=sessions, stop=Stop(versions=9))
+    policies = Policies(Once(), Buffered(3, 3), DiscountedMean(reference="base"))
+    lines = simulate(policies, world)
+    assert [(a["at"], len(a["tasks"])) for a in of_kind(lines, "aggregated")] == [
+        (3.0, 2),
+        (32.75, 1),
+    ]
+    # Client 2 is there again at 33: only then has everybody been refused since.
+    assert (reason(lines), lines[-1]["at"]) == ("nobody may be selected", 33.0)
+
+
+def test_clients_that_stay_away_might_be_selected() -> None:
+    # Client 0 never comes back. Nobody can know that of it, so the run goes on to its limit.
+    sessions = Sessions({0: [(0.0, 4.0)], 1: [(0.0, 5.0), *FLITS[6:]]})
+    world = World(latencies=[1.0, 2.0], availability=sessions, stop=Stop(time_s=50.0))
+    policies = Policies(Once(), Buffered(2, 1), DiscountedMean(reference="base"))
+    late = replace(world, availability=Sessions({0: [(0.0, 1.5)], 1: [(0.0, 1.5), *FLITS[2:]]}))
+    assert reason(simulate(policies, late)) == "time"
+    assert reason(simulate(policies, world)) == "nobody may be selected"
+
+
+def test_a_stretch_of_refusals_is_saved() -> None:
+    world = World(availability=COME_AND_GO, stop=Stop(versions=9))
+
+    def fresh() -> Assembled:
+        return assemble(Policies(Once(), Buffered(3, 1), DiscountedMean(reference="base")), world)
+
+    whole, first, second = fresh(), fresh(), fresh()
+    while not len(first.coordinator.state().arrays["refused"]):
+        first.coordinator.step()
+    assert first.coordinator.reason is None
+    second.coordinator.restore(through_json(first.coordinator.state()))
+    assert first.memory.lines + second.run() == whole.run()
 
 
 def test_an_empty_start_waits_for_those_to_come() -> None:
@@ -541,14 +613,44 @@ def test_evaluates_between_ticks() -> None:
     assert found == [(0.0, 0), (3.0, 0), (6.0, 1), (9.0, 1), (10.0, 2)]
 
 
-def test_the_schedule_of_evaluations_changes_no_decision() -> None:
-    world = World(jitter=0.5, stop=Stop(time_s=30.0))
+# AutoFL learns from evaluations, so there they decide; papaya's clients mostly run out of time.
+@pytest.mark.parametrize("name", [name for name in PROTOCOLS if name != "autofl"])
+def test_the_schedule_of_evaluations_changes_no_decision(name: str) -> None:
+    settings = {"timeout_s": 3.5} if name == "papaya" else {}
+    world = World(jitter=0.5, stop=Stop(time_s=30.0), plan=Plan(batch_size=1), deadline_s=20.0)
     logs = [
-        simulate("pisces", replace(world, schedule=schedule))
+        simulate(name, replace(world, schedule=schedule), **settings)
         for schedule in (Schedule(), Schedule(every_s=0.7), Schedule(every_versions=1))
     ]
     rest = [[line for line in lines if line["kind"] != "evaluated"] for lines in logs]
     assert rest[0] == rest[1] == rest[2]
+
+
+def test_who_could_not_be_pulled_is_not_asked_again_by_an_evaluation() -> None:
+    # b = 1: at 2 the version is 1 and client 1, of 40 s for ten steps, has done none yet. It would
+    # have by 4; but nothing happens before it arrives.
+    world = World(latencies=[1.0, 40.0], plan=Plan(batch_size=1), stop=Stop(time_s=50.0))
+    logs = [
+        simulate(replace(fedavg(2), pacer=Port(2, 1, 1)), replace(world, schedule=schedule))
+        for schedule in (Schedule(), Schedule(every_s=0.7))
+    ]
+    rest = [[line for line in lines if line["kind"] != "evaluated"] for lines in logs]
+    assert rest[0] == rest[1]
+    assert [line["at"] for line in of_kind(rest[0], "arrived")][:3] == [1.0, 2.0, 40.0]
+
+
+def test_clients_that_are_called_off_again_and_again_count_as_silent() -> None:
+    # Two clients never answer. Both are called off every 2 s: 20 times and once more.
+    policies = replace(fedavg(2), pacer=Papaya(2, 1, timeout_s=2.0))
+    lines = assemble(policies, World(stop=Stop(versions=1)), executor=FakeExecutor(joins(2))).run()
+    assert (reason(lines), lines[-1]["at"]) == ("silent clients", 22.0)
+
+
+def test_so_do_clients_that_are_always_too_late() -> None:
+    # Each would need 10 s and has 2.
+    world = World(latencies=[10.0, 10.0], concurrency=2, stop=Stop(versions=1))
+    lines = simulate(replace(fedavg(2), pacer=Papaya(2, 1, timeout_s=2.0)), world)
+    assert (reason(lines), lines[-1]["at"]) == ("silent clients", 22.0)
 
 
 def test_the_loop_does_not_wait_for_an_evaluation_in_the_background() -> None:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+import re
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from runs import World, assert_lawful, implementations, log_bytes, num_versions, simulate
+from runs import (
+    World,
+    assert_lawful,
+    implementations,
+    log_bytes,
+    made,
+    num_versions,
+    of_kind,
+    plain,
+    simulate,
+)
 
 import pisces.aggregate
 import pisces.judge
 import pisces.pace
 import pisces.select
 from pisces import build
-from pisces.aggregate.mean import DiscountedMean
 from pisces.build import AGGREGATORS, JUDGES, PACERS, PARTS, PROTOCOLS, SELECTORS
 from pisces.config import Config, parse, to_toml
 from pisces.errors import ConfigError
-from pisces.mix import Part
-from pisces.policy import Policies
+from pisces.policy import ANSWERS, Policies, Policy, Trait, Traits
 from pisces.sense import check_sense
 from pisces.settings import defaults_of, schema_of
 from pisces.stop import Stop
@@ -48,73 +59,134 @@ def refusal(protocol: str = "fedbuff", **tables: Any) -> str:
 
 # --- every triple ---------------------------------------------------------------------------------
 
+
+BY_SIZE = [name for name in PACERS if "buffer_size" in defaults_of(PACERS[name])]
 WHO: dict[str, Table] = {
-    **{name: {"policy": name} for name in SELECTORS},
+    **{name: plain("select", name) for name in SELECTORS},
     "oort, one by one": {"policy": "oort", "exploration_draw": "binomial"},
 }
 WHEN: dict[str, Table] = {
-    **{name: {"policy": name} for name in PACERS},
-    **{name: {"policy": name, "buffer_size": 2} for name in ("buffered", "papaya", "port")},
-    "buffered, one": {"policy": "buffered", "buffer_size": 1},
-    "papaya, one": {"policy": "papaya", "buffer_size": 1},
+    **{name: plain("pace", name) for name in PACERS},
+    **{name: {"policy": name, "buffer_size": 2} for name in BY_SIZE},
+    **{f"{name}, one": {"policy": name, "buffer_size": 1} for name in BY_SIZE},
+    "rounds, the first": {"policy": "rounds", "over_selection": 3.0},
 }
 HOW: dict[str, Table] = {
-    **{name: {"policy": name} for name in AGGREGATORS},
-    "clip": {"policy": "clip", "norm": 1.0},
+    **{name: plain("aggregate", name) for name in AGGREGATORS},
     "adam around fedasync": {"policy": "adam", "inner": {"policy": "fedasync"}},
-    "clip around krum": {"policy": "clip", "norm": 1.0, "inner": {"policy": "krum"}},
+    "clip around krum": {**plain("aggregate", "clip"), "inner": {"policy": "krum"}},
+    "hysync, two are no crowd": {"policy": "hysync", "threshold": 2},
 }
 
-COHORTS = {"oort", "tifl", "fedcs"}  # chosen as a whole ...
-ROUNDS = {"rounds", "timed"}  # ... by paces that start them as a whole
-ONE = {"buffered, one", "papaya, one"}
-IN_TURN = {"fedasync", "adam around fedasync"}
-SEVERAL = {"median", "trimmed-mean", "krum", "clip around krum"}
 
-
-def expected(who: str, when: str, how: str) -> str | None:
-    """Why a triple makes no sense, in the first words of the reason; none: it does."""
-    if who in COHORTS and when not in ROUNDS:
-        return "select: this selector chooses whole cohorts"
-    if who == "fedcompass" and when not in ROUNDS | {"fedcompass"}:
-        return "select: this selector cuts steps"
-    if when == "fedcompass" and who != "fedcompass":
-        return "pace: this pace waits for clients that are made to arrive together"
-    if how in IN_TURN and when not in ONE:
-        return "aggregate: of several updates the last covers"
-    if how in SEVERAL and when in ONE:
-        return "aggregate: it holds updates against each other"
-    return None
+def missing(*parts: Policy) -> Traits:
+    """What a triple lacks, as its policies say."""
+    needs, gives = ([getattr(part, name) for part in parts] for name in ("needs", "gives"))
+    return frozenset[Trait]().union(*needs) - frozenset[Trait]().union(*gives)
 
 
 @pytest.mark.parametrize("who", WHO)
-def test_every_triple_runs_or_is_refused_with_its_reason(who: str) -> None:
+def test_every_triple_runs_or_is_refused_with_its_reasons(who: str) -> None:
     world = World(concurrency=C, deadline_s=30.0, stop=Stop(versions=3))
+    selector = made("select", WHO[who], C)
     for when, pace in WHEN.items():
         for how, aggregate in HOW.items():
-            reason, tables = expected(who, when, how), {"pace": pace, "aggregate": aggregate}
-            if reason is not None:
-                assert refusal(select=WHO[who], **tables).startswith(reason), (who, when, how)
+            tables = {"pace": pace, "aggregate": aggregate}
+            lacks = missing(selector, *(made(table, told, C) for table, told in tables.items()))
+            if lacks:
+                said = refusal(select=WHO[who], **tables)
+                for trait in lacks:
+                    assert trait.without.partition(", but")[0] in said, (who, when, how)
                 continue
             lines = simulate(mixed(select=WHO[who], **tables), world)
             assert num_versions(lines) == 3, (who, when, how)
             assert_lawful(lines, C)
 
 
-def test_how_many_triples_there_are() -> None:
-    # Today: 19 aggregators, 2 of them mix in turn and 4 need several, so 17 go with paces that hand
-    # over several at once and 15 with the others. Cohorts (3 selectors): 2 paces of rounds x 17.
-    # Compass: 3 paces x 17. The other 5, not with fedcompass: 7 paces x 17 and 2 of one x 15.
-    # 102 + 51 + 745 = 898 make sense, 9 x 10 x 19 - 898 = 812 do not.
-    triples = Counter(
-        expected(who, when, how) is None for who in WHO for when in WHEN for how in HOW
-    )
-    several, one = len(HOW) - len(IN_TURN), len(HOW) - len(SEVERAL)
-    others = (len(WHEN) - len(ONE) - 1) * several + len(ONE) * one
-    assert triples[True] == 3 * 2 * several + 3 * several + (len(WHO) - 4) * others
-    assert triples[False] == len(WHO) * len(WHEN) * len(HOW) - triples[True]
-    assert triples[True] >= 898
-    assert triples[False] >= 812
+# As the table of docs/protocols.md has it: who or how, the paces of `WHEN` it goes with.
+IN_ROUNDS = {"rounds", "timed", "rounds, the first"}
+BY_ONES = {"buffered, one", "papaya, one", "rounds, the first"}
+GOES_WITH: dict[str, set[str]] = {
+    "tifl": IN_ROUNDS,
+    "fedcs": IN_ROUNDS,
+    "oort": IN_ROUNDS,
+    "fedcompass": {*IN_ROUNDS, "fedcompass"},
+    "fedasync": BY_ONES,
+    "adam around fedasync": BY_ONES,
+    "hysync, two are no crowd": BY_ONES,
+    **dict.fromkeys(("median", "trimmed-mean", "krum", "clip around krum"), WHEN.keys() - BY_ONES),
+}
+
+
+@pytest.mark.parametrize("name", ["uniform", "mean", "hysync", *GOES_WITH])
+def test_what_goes_with_which_pace(name: str) -> None:
+    table, told = ("select", WHO[name]) if name in WHO else ("aggregate", HOW[name])
+    needs = made(table, told, C).needs
+    fits = {when for when, pace in WHEN.items() if needs <= made("pace", pace, C).gives}
+    assert fits == GOES_WITH.get(name, WHEN.keys())  # with all there are
+
+
+@pytest.mark.parametrize("concurrency", [1, C])
+@pytest.mark.parametrize("when", WHEN)
+def test_who_says_to_hand_over_one_at_a_time_does(when: str, concurrency: int) -> None:
+    world = World(concurrency=concurrency, jitter=0.3, stop=Stop(updates=30))  # no two at once
+    pacer = made("pace", WHEN[when], concurrency)
+    lines = simulate(replace(mixed("fedbuff"), pacer=pacer), world)
+    most = max(len(line["tasks"]) for line in of_kind(lines, "aggregated"))
+    assert most == 1 or Trait.ONE_AT_A_TIME not in pacer.gives
+    assert most > 1 or Trait.SEVERAL not in pacer.gives or concurrency == 1
+    assert (Trait.SEVERAL in pacer.gives) != (Trait.ONE_AT_A_TIME in pacer.gives)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        (
+            {"select": {"policy": "tifl"}},
+            "select: Tiers chooses whole cohorts, but Buffered starts clients as seats come free "
+            "(Oort alone may be told exploration_draw = 'binomial'): use pace.policy 'rounds' or "
+            "pace.policy 'timed'",
+        ),
+        (
+            {"select": {"policy": "fedcompass"}},
+            "select: Compass cuts steps so that clients arrive together, but Buffered does not "
+            "wait for those who do: use pace.policy 'rounds' or pace.policy 'timed' or "
+            "pace.policy 'fedcompass'",
+        ),
+        (
+            {"pace": {"policy": "fedcompass"}},
+            "pace: Grouped waits for clients that are made to arrive together, but Uniform sets "
+            "nobody's steps: use select.policy 'fedcompass'",
+        ),
+        (
+            {"pace": {"policy": "rounds"}, "aggregate": {"policy": "hysync", "threshold": 2}},
+            "aggregate: Hybrid mixes updates in one after the other, so that the last covers those "
+            "before it, but Rounds hands over several at once: set pace.buffer_size = 1 (of "
+            "hysync: or threshold = 1), or use aggregate.policy 'tea-fed', which mixes in their "
+            "mean",
+        ),
+        (
+            {"aggregate": {"policy": "krum"}},
+            "aggregate: RobustMean holds updates against each other, but Buffered hands them over "
+            "one by one: raise buffer_size, or use another pace",
+        ),
+    ],
+)
+def test_reasons_name_policies_and_what_helps(tables: dict[str, Table], message: str) -> None:
+    assert refusal(**tables) == message
+
+
+def test_all_reasons_are_told() -> None:
+    said = refusal(select={"policy": "tifl"}, aggregate={"policy": "krum"})
+    assert said.startswith("select: Tiers chooses")
+    assert "; aggregate: RobustMean holds" in said
+
+
+def test_policies_from_python_are_checked_too() -> None:
+    parts = build.simulation(config_of())
+    own = replace(parts.policies, selector=made("select", {"policy": "tifl"}))
+    with pytest.raises(ConfigError, match=r"select: Tiers .*: use one that gives Trait\.ROUNDS$"):
+        replace(parts, policies=own)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -127,45 +199,56 @@ def test_two_timeouts_are_refused() -> None:
         select={"policy": "fedar", "timeout_s": 20.0}, pace={"policy": "timed", "timeout_s": 30.0}
     )
     assert message == (
-        "select: an update is late after 20 s to the selector, but the pace waits 30 s: give both "
-        "the same timeout_s"
+        "select: timeout_s is 20 to Trusting, but 30 to Timed (pace): give both the same"
     )
     # Where the pace has no timeout, or only calls tasks off, the selector's is its own affair.
     for pace in ("rounds", "papaya"):
         mixed(select={"policy": "fedar", "timeout_s": 20.0}, pace={"policy": pace})
 
 
+def test_port_is_told_one_bound() -> None:
+    told = {"pace": {"policy": "port", "staleness_bound": 5}, "aggregate": {"policy": "port"}}
+    assert refusal(**told) == (
+        "pace: staleness_bound (half_staleness) is 5 to Port, but 3 to SimilarityMean "
+        "(aggregate): give both the same"
+    )
+    mixed(**told | {"aggregate": {"policy": "port", "half_staleness": 5.0}})
+    inside = {"policy": "adam", "inner": {"policy": "port"}}
+    assert "give both the same" in refusal(**told | {"aggregate": inside})
+
+
 # --- what replaces what ---------------------------------------------------------------------------
 
-BASE = {"staleness_penalty": 0.0}  # by samples against the base, whatever the staleness
+BY_SAMPLES = {"policy": "mean", "share": "samples"}  # as FedAvg's, where nobody is stale
+BASE = {**BY_SAMPLES, "staleness_penalty": 0.0}  # against the base, whatever the staleness
 MIXING_UPDATES = {"pace": {"policy": "buffered", "buffer_size": 1}}
 BY_HAND: dict[str, dict[str, Table]] = {
-    "fedavg": {"pace": {"policy": "rounds"}, "aggregate": {"policy": "mean"}},
-    "fedbuff": {"pace": {"policy": "buffered"}, "aggregate": {"policy": "mean", "share": "equal"}},
+    "fedavg": {"pace": {"policy": "rounds"}, "aggregate": BY_SAMPLES},
+    "fedbuff": {"pace": {"policy": "buffered"}, "aggregate": {"policy": "mean"}},
     "oort": {
         "select": {"policy": "oort"},
         "pace": {"policy": "rounds"},
-        "aggregate": {"policy": "mean"},
+        "aggregate": BY_SAMPLES,
     },
     "tifl": {
         "select": {"policy": "tifl"},
         "pace": {"policy": "rounds"},
-        "aggregate": {"policy": "mean"},
+        "aggregate": BY_SAMPLES,
     },
     "fedcs": {
         "select": {"policy": "fedcs"},
         "pace": {"policy": "rounds"},
-        "aggregate": {"policy": "mean"},
+        "aggregate": BY_SAMPLES,
     },
     "autofl": {
         "select": {"policy": "autofl"},
         "pace": {"policy": "rounds"},
-        "aggregate": {"policy": "mean"},
+        "aggregate": BY_SAMPLES,
     },
     "fedar": {
         "select": {"policy": "fedar"},
         "pace": {"policy": "timed"},
-        "aggregate": {"policy": "mean", **BASE},
+        "aggregate": BASE,
     },
     "fedasync": {**MIXING_UPDATES, "aggregate": {"policy": "fedasync"}},
     "hysync": {**MIXING_UPDATES, "aggregate": {"policy": "hysync"}},
@@ -176,18 +259,18 @@ BY_HAND: dict[str, dict[str, Table]] = {
     },
     "papaya": {
         "pace": {"policy": "papaya"},
-        "aggregate": {"policy": "adam", "inner": {"policy": "mean", "share": "equal"}},
+        "aggregate": {"policy": "adam", "inner": {"policy": "mean"}},
     },
     "ca2fl": {"pace": {"policy": "buffered"}, "aggregate": {"policy": "ca2fl"}},
     "fadas": {
         "pace": {"policy": "buffered"},
-        "aggregate": {"policy": "amsgrad", "inner": {"policy": "mean", "share": "equal", **BASE}},
+        "aggregate": {"policy": "amsgrad", "inner": {"policy": "mean", "staleness_penalty": 0.0}},
     },
     "port": {"pace": {"policy": "port"}, "aggregate": {"policy": "port"}},
     "fedcompass": {
         "select": {"policy": "fedcompass"},
         "pace": {"policy": "fedcompass"},
-        "aggregate": {"policy": "mean", **BASE},
+        "aggregate": BASE,
     },
     "pisces": {
         "select": {"policy": "guided"},
@@ -197,14 +280,14 @@ BY_HAND: dict[str, dict[str, Table]] = {
     },
     "pisces-paper": {
         "select": {"policy": "guided"},
-        "pace": {"policy": "adaptive", "unseen_latency_s": 180.0},
-        "aggregate": {"policy": "mean", **BASE},
+        "pace": {"policy": "adaptive"},
+        "aggregate": BASE,
         "judge": {"policy": "clusters"},
     },
     "pisces-artifact": {
         "select": {"policy": "guided", "loss_term": "root"},
-        "pace": {"policy": "adaptive", "unseen_latency_s": 180.0},
-        "aggregate": {"policy": "mean", "reference": "current"},
+        "pace": {"policy": "adaptive"},
+        "aggregate": {**BY_SAMPLES, "reference": "current"},
     },
 }
 
@@ -250,6 +333,18 @@ def test_an_optimiser_is_not_put_around_an_average() -> None:
     mixed("pisces", aggregate=three)
 
 
+def nested(depth: int) -> Table:
+    """A policy with so many inside it."""
+    table: Table = {"policy": "mean"}
+    for _ in range(depth):
+        table = {"policy": "clip", "norm": 1.0, "inner": table}
+    return table
+
+
+def test_ten_policies_may_be_inside_each_other() -> None:
+    mixed("fedbuff", aggregate=nested(10))
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 
@@ -258,15 +353,21 @@ def test_an_optimiser_is_not_put_around_an_average() -> None:
     [
         (
             {"select": {"exploration": 0.5}},
-            "select: policy: this key is needed: one of uniform, guided, oort, tifl, fedcs, "
-            "autofl, fedar, fedcompass",
+            f"select: policy: this key is needed: one of {', '.join(SELECTORS)}",
         ),
         (
             {"select": {"policy": "gided"}},
-            "select.policy: must be one of uniform, guided, oort, tifl, fedcs, autofl, fedar, "
-            "fedcompass, not 'gided'; did you mean 'guided'?",
+            f"select.policy: must be one of {', '.join(SELECTORS)}, not 'gided'; did you mean "
+            "'guided'?",
         ),
-        ({"judge": {"policy": ["learning"]}}, "judge.policy: must be one of learning, clusters"),
+        (
+            {"judge": {"policy": ["learning"]}},
+            "judge.policy: must be one of learning, clusters, everybody, in quotes, not "
+            "['learning']",
+        ),
+        ({"pace": {"policy": 3}}, "pace.policy: must be one of rounds, timed,"),
+        ({"aggregate": nested(11)}, "aggregate: at most 10 policies inside each other"),
+        ({"aggregate": nested(500)}, "aggregate: at most 10 policies inside each other"),
         (
             {"select": {"policy": "guided", "exploraton": 0.5}},
             "select: exploraton: unknown key; did you mean exploration?",
@@ -281,7 +382,7 @@ def test_an_optimiser_is_not_put_around_an_average() -> None:
         ),
         (
             {"select": {"policy": "guided", "exploration": 2.0}},
-            "select: Guided: exploration must lie between 0 and 1, but is 2.0",
+            "select: exploration: must be less than or equal to 1, not 2.0",
         ),
         (
             {"pace": {"policy": "buffered", "buffer_size": 0}},
@@ -324,11 +425,11 @@ def test_a_strict_pace_by_hand_needs_a_deadline_too() -> None:
 def test_changes_reach_tables() -> None:
     changes = ["select.policy=guided", "select.exploration=0.5", "aggregate.policy=adam"]
     config = parse("", [*changes, "aggregate.inner.policy=krum"])
-    assert config.mixed == {
+    assert config.replaced == {
         "select": {"policy": "guided", "exploration": 0.5},
         "aggregate": {"policy": "adam", "inner": {"policy": "krum"}},
     }
-    assert parse('[select]\npolicy = "guided"', ["select=none"]).mixed == {}
+    assert parse('[select]\npolicy = "guided"', ["select=none"]).replaced == {}
 
 
 def test_settings_are_spelled_out_and_read_again() -> None:
@@ -363,6 +464,43 @@ def test_every_setting_is_described_and_can_be_written_down(table: str, name: st
         assert takes_none == (field.default is None), key
 
 
+@pytest.mark.parametrize("name", [*PROTOCOLS, *(name for _, name in EVERY)])
+def test_every_name_stands_in_the_docs(name: str) -> None:
+    page = Path(__file__).parents[1] / "docs/protocols.md"
+    assert f"`{name}`" in page.read_text()
+
+
+TWICE = [(table, name) for table, name in EVERY if name in PROTOCOLS]
+
+
+@pytest.mark.parametrize(("table", "name"), TWICE)
+def test_a_setting_is_the_same_in_a_protocol_and_its_part(table: str, name: str) -> None:
+    part = schema_of(PARTS[table][name], name).model_fields
+    whole = schema_of(PROTOCOLS[name], name).model_fields
+    for key in part.keys() & whole.keys():
+        one, other = part[key], whole[key]
+        assert (one.annotation, one.metadata) == (other.annotation, other.metadata), key
+        assert (one.description, one.default) == (other.description, other.default), key
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"policy": "fedcs", "deadline_s": 0.0},
+        {"policy": "fedcs", "asked_share": 0.0},
+        {"policy": "guided", "staleness_penalty": math.inf},
+        {"policy": "fedar", "timeout_s": 0.0},
+        {"policy": "oort", "max_picks": -3},
+    ],
+    ids=lambda told: ".".join(map(str, told.values())),
+)
+def test_what_a_protocol_would_refuse_a_part_refuses(told: Table) -> None:
+    *_, (key, value) = told.items()
+    assert re.match(
+        rf"select: {key}: must be (greater|less) than .*, not {value}", refusal(select=told)
+    )
+
+
 ROOMS = [
     (pisces.select, "pick", "selector", WHO),
     (pisces.pace, "ready", "pacer", WHEN),
@@ -375,12 +513,9 @@ ROOMS = [
 def test_every_policy_can_be_mixed(
     room: ModuleType, verb: str, answer: str, tables: Mapping[str, Table]
 ) -> None:
-    table = {answer: table for table, answer in build.ANSWERS.items()}[answer]
-    made = {
-        type(Part.read(table, told, PARTS[table]).made(C, DiscountedMean()))
-        for told in tables.values()
-    }
-    assert implementations(room, verb) <= made
+    table = {answer: table for table, answer in ANSWERS.items()}[answer]
+    kinds = {type(made(table, told, C)) for told in tables.values()}
+    assert implementations(room, verb) <= kinds
 
 
 # --- studies --------------------------------------------------------------------------------------
@@ -394,3 +529,28 @@ def test_records_made_before_there_were_such_tables_are_found() -> None:
         for table in ({"policy": "adam"}, {"policy": "adam", "rate": 0.1}, {"policy": "yogi"})
     }
     assert len(others - {"36b69e0f82380d93"}) == 3
+
+
+MIXTURES: list[dict[str, Table]] = [
+    {},
+    {"select": {"policy": "fedar"}, "pace": {"policy": "timed"}},
+    {"pace": {"policy": "papaya"}, "aggregate": {"policy": "clip", "norm": 2.0}},
+    {
+        "aggregate": {"policy": "average", "inner": {"policy": "mean"}},
+        "judge": {"policy": "clusters"},
+    },
+]
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("tables", MIXTURES, ids=lambda tables: "+".join(tables) or "plain")
+def test_a_config_read_back_is_the_same_run(name: str, tables: dict[str, Table]) -> None:
+    config = build.resolved(config_of(name, **tables))
+    assert digest(build.resolved(parse(to_toml(config)))) == digest(config)
+
+
+def test_mixtures_count_with_every_revision() -> None:
+    # What is in them may be of a protocol that has come to do other things.
+    mixture = config_of("fedbuff", select={"policy": "guided"})
+    assert build.revision_of(mixture) == sum(build.REVISIONS.values()) > 0
+    assert build.revision_of(config_of("fedbuff")) == 0

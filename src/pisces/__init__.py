@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from pisces.execute.availability import Diurnal, Late, Markov
     from pisces.execute.failures import Failures
     from pisces.execute.latency import PerClient
-    from pisces.policy import Aggregator, Assignment, Judge, Pacer, Policies, Selector, Verdict
+    from pisces.policy import (
+        Aggregator,
+        Assignment,
+        Judge,
+        Pacer,
+        Policies,
+        Selector,
+        Trait,
+        Verdict,
+    )
     from pisces.record.checkpoint import Checkpoints
     from pisces.record.reader import Run, load
     from pisces.resuming import resume
@@ -52,6 +61,7 @@ _HOMES = {
     "Run": "pisces.record.reader",
     "Schedule": "pisces.evaluate",
     "Selector": "pisces.policy",
+    "Trait": "pisces.policy",
     "Verdict": "pisces.policy",
     "Stop": "pisces.stop",
     "View": "pisces.clients.view",
@@ -81,6 +91,7 @@ __all__ = [
     "Schedule",
     "Selector",
     "Stop",
+    "Trait",
     "Verdict",
     "View",
     "__version__",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pisces import config as cfg
@@ -26,9 +27,9 @@ from pisces.explain import known
 from pisces.machine import device_of
 from pisces.mix import Part, whose
 from pisces.models.flat import flatten
-from pisces.parts import Simulation, check_deadline
-from pisces.policy import Policies
-from pisces.protocols import aggregators, buffered, judges, mixing, pacers, pisces, synchronous
+from pisces.parts import Simulation
+from pisces.policy import ANSWERS, Policies, Trait
+from pisces.protocols import aggregators, arrivals, buffered, judges, pacers, pisces, synchronous
 from pisces.record.lines import Recorder
 from pisces.select.autofl import QLearning
 from pisces.select.fedar import Trusting
@@ -38,7 +39,7 @@ from pisces.select.oort import Oort
 from pisces.select.pisces import Guided
 from pisces.select.tifl import Tiers
 from pisces.select.uniform import Uniform
-from pisces.sense import check_sense
+from pisces.sense import check_deadline, check_sense
 from pisces.settings import Makers, checked, defaults_of
 from pisces.stop import Stop
 from pisces.train.base import Recipe
@@ -49,12 +50,12 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "fedbuff": buffered.fedbuff,
     "oort": synchronous.oort,
     "fedavg": synchronous.fedavg,
-    "fedasync": mixing.fedasync,
+    "fedasync": arrivals.fedasync,
     "tifl": synchronous.tifl,
     "fedcs": synchronous.fedcs,
     "autofl": synchronous.autofl,
-    "aso-fed": mixing.aso_fed,
-    "hysync": mixing.hysync,
+    "aso-fed": arrivals.aso_fed,
+    "hysync": arrivals.hysync,
     "fedar": synchronous.fedar,
     "tea-fed": buffered.tea_fed,
     "papaya": buffered.papaya,
@@ -70,7 +71,8 @@ PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "pisces-without-guard": pisces.pisces_without_guard,
 }
 # Count up when a protocol comes to do other things with the same settings: runs made before, as
-# `results.json` keeps them, are then no longer its own. Its variants count with it.
+# `results.json` keeps them, are then no longer its own. Its variants count with it, and mixtures
+# with all of them: what they are made of may be anybody's.
 REVISIONS = {"pisces": 5}
 
 # Single policies, for the tables that replace a part of a protocol.
@@ -118,8 +120,7 @@ JUDGES: Makers = {
     "clusters": judges.clusters,
     "everybody": judges.everybody,
 }
-PARTS = {"select": SELECTORS, "pace": PACERS, "aggregate": AGGREGATORS, "judge": JUDGES}
-ANSWERS = {"select": "selector", "pace": "pacer", "aggregate": "aggregator", "judge": "judge"}
+PARTS = dict(zip(ANSWERS, (SELECTORS, PACERS, AGGREGATORS, JUDGES), strict=True))
 
 
 def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
@@ -206,15 +207,25 @@ def policies_of(config: cfg.Config) -> Policies:
     for table, part in _parts(config).items():
         own = getattr(policies, ANSWERS[table])
         policies = replace(policies, **{ANSWERS[table]: part.made(concurrency, own)})
-    check_sense(policies)
+    check_sense(policies, partial(_who_gives, concurrency))
     with whose("pace" if config.pace is not None else f"protocols.{config.protocol}"):
-        check_deadline(policies.pacer, config.clients.deadline_s)
+        check_deadline(policies, config.clients.deadline_s)
     return policies
+
+
+def _who_gives(concurrency: int, trait: Trait) -> list[str]:
+    """The selectors and paces that do so by themselves."""
+    return [
+        f"{table}.policy {name!r}"
+        for table in ("select", "pace")
+        for name in PARTS[table]
+        if trait in Part.read(table, {"policy": name}, PARTS[table]).made(concurrency, None).gives
+    ]
 
 
 def _parts(config: cfg.Config) -> dict[str, Part]:
     """What replaces parts of the protocol, table by table."""
-    return {name: Part.read(name, given, PARTS[name]) for name, given in config.mixed.items()}
+    return {name: Part.read(name, given, PARTS[name]) for name, given in config.replaced.items()}
 
 
 def named_policies(
@@ -268,6 +279,8 @@ def _settings(config: cfg.Config) -> dict[str, Any]:
 def revision_of(config: cfg.Config) -> int:
     """How often its protocol has come to do other things with the same settings."""
     name = known(config.protocol, PROTOCOLS, "protocol")
+    if config.replaced:
+        return sum(REVISIONS.values())
     return REVISIONS.get(getattr(PROTOCOLS[name], "variant_of", name), 0)
 
 

@@ -27,6 +27,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from pisces.errors import ConfigError
 from pisces.explain import explain
+from pisces.policy import ANSWERS
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -43,8 +44,9 @@ MOST_CORES = 1024
 MOST_SAMPLES = 1 << 31
 MOST_SIGMA = 10.0  # a client 22 000 times as fast, or rich, as the median: more is a mistake
 Backend = Literal["auto", "sequential", "pool", "batched"]
-Mixed = Annotated[dict[str, Any] | None, Field(description="a policy in place of the protocol's")]
-MIXED = ("select", "pace", "aggregate", "judge")  # the tables that are of this kind
+Replaced = Annotated[
+    dict[str, Any] | None, Field(description="a policy in place of the protocol's")
+]
 
 
 class Section(BaseModel):
@@ -362,10 +364,10 @@ class Config(Section):
     stop: StopAt = StopAt()
     checkpoint: Checkpoint = Checkpoint()
     protocols: dict[str, dict[str, Any]] = Field({}, description="settings of each protocol")
-    select: Mixed = None
-    pace: Mixed = None
-    aggregate: Mixed = None
-    judge: Mixed = None
+    select: Replaced = None
+    pace: Replaced = None
+    aggregate: Replaced = None
+    judge: Replaced = None
 
     @field_validator("latency", mode="before")
     @classmethod
@@ -392,9 +394,9 @@ class Config(Section):
         return self
 
     @property
-    def mixed(self) -> dict[str, dict[str, Any]]:
+    def replaced(self) -> dict[str, dict[str, Any]]:
         """The tables that replace parts of the protocol."""
-        return {name: given for name in MIXED if (given := getattr(self, name)) is not None}
+        return {name: given for name in ANSWERS if (given := getattr(self, name)) is not None}
 
 
 # Where and by how many hands a run is trained does not change what it is, nor how it is saved.

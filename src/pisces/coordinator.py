@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
 from pisces.errors import ConfigError, PolicyError
@@ -40,6 +42,8 @@ log = logging.getLogger("pisces")
 Undone: TypeAlias = Literal["select", "select again"]  # the second: after a dead end
 
 EVALUATION_POLL_S = 0.2  # how long a real-time loop sleeps at most while a result is being computed
+TRIES = 10  # tasks in a row, for each client, that may be called off before all count as silent
+_NOBODY = np.zeros(0, np.bool_)
 
 
 class Coordinator:
@@ -84,9 +88,11 @@ class Coordinator:
         self._deadline_s = deadline_s
         self._num_ticks = 0
         self._num_tasks = 0
+        self._num_called_off = 0  # since something last happened
+        self._refused = _NOBODY  # who was free and not selected, since somebody last was
+        self._decide_at = 0.0  # the next decision, unless something happens before
         self._waiting = False
         self._interrupted = False
-        self._woken_to_stop = False  # and for nothing else
         self._undone: Undone | None = None
         self._evaluated = (0.0, -1)  # when and which version last
         self._select_rng = generator(seed, "select")
@@ -114,10 +120,10 @@ class Coordinator:
             self._hand_out()
 
     def _take_in(self) -> None:
-        self._observe(self._wait())
-        if not self._may_decide():
-            self._evaluate_if_due()
-            self.reason = self._reason_of_time()
+        events = self._wait()
+        self._observe(events)
+        if not self._is_to_decide(events):
+            self._only_evaluate()
             return
         self._begin_window()
         if self._manager.buffer and self._pacer.ready(self._view()):
@@ -132,6 +138,16 @@ class Coordinator:
         self._undone = None
         self._select()
         if self._at_dead_end():
+            self._mend_dead_end()
+
+    def _only_evaluate(self) -> None:
+        """A turn in which nobody is asked anything: how often one evaluates changes no decision."""
+        self._evaluate_if_due()
+        if self._tick_s:
+            self.reason = self._reason_of_time()
+            return
+        self.reason = self._reason_to_stop()
+        if self.reason is None and self._at_dead_end():
             self._mend_dead_end()
 
     def interrupt(self) -> None:
@@ -156,15 +172,14 @@ class Coordinator:
         try:
             if self._interrupted:
                 raise KeyboardInterrupt
-            wake_at = self._wake_at()
-            events = self._executor.wait(min(wake_at, self._stop.time_s or math.inf))
-            asleep = not events and self._executor.now < wake_at
-            self._woken_to_stop = asleep and self._time_is_up()
-            return events
+            self._decide_at = self._next_decision_at()
+            return self._executor.wait(min(self._wake_at(), self._stop.time_s or math.inf))
         finally:
             self._waiting = False
 
     def _observe(self, events: Sequence[Event]) -> None:
+        if events:
+            self._num_called_off = 0
         for entry in self._manager.observe_all(events, self._wanted):
             self._recorder.record(entry)
         self._take_evaluations()
@@ -203,6 +218,7 @@ class Coordinator:
             if release.pull and can.pulls:
                 self._executor.pull(release.task_id)
             elif can.cancels and not release.pull:
+                self._num_called_off += 1
                 self._call_off(release.task_id, f"called off: {release.reason}")
 
     def _select(self) -> None:
@@ -210,8 +226,24 @@ class Coordinator:
         slots = self._pacer.slots(view)
         if slots > 0 and len(view.free):
             picks = self._selector.pick(view, slots, self._select_rng)
-            for assignment in _checked(picks, view, slots):
+            assignments = _checked(picks, view, slots)
+            self._note_refusal(view, bool(assignments))
+            for assignment in assignments:
                 self._start(assignment, view.clients.num_picks.item(assignment.client))
+
+    def _note_refusal(self, view: View, anybody_picked: bool) -> None:
+        """Remember who was there to be picked, and was not, since somebody last was.
+
+        Where nobody runs and nothing waits, nothing but others to pick from could change that.
+        """
+        if anybody_picked:
+            self._refused = _NOBODY
+        elif not (view.buffer or len(view.running)):
+            if not len(self._refused):
+                log.warning("t=%.1f nobody runs and none of the free is selected", view.now)
+            refused = view.is_selectable.copy()
+            refused[: len(self._refused)] |= self._refused
+            self._refused = refused
 
     def _mend_dead_end(self) -> None:
         """Aggregate a buffer that can no longer fill; stop when nothing can ever happen again."""
@@ -260,10 +292,15 @@ class Coordinator:
             self._recorder.record(Dropped(self._executor.now, update.task_id, reason))
 
     def _at_dead_end(self) -> bool:
-        """Nobody runs and nobody can be started, or nothing will happen however long one waits."""
-        if not self._manager.running and not len(self._view().free):
-            return True
-        return self._executor.quiet and self._next_check() == math.inf
+        """Nobody runs and nobody is started, or nothing will happen however long one waits."""
+        view = self._view()
+        if not len(view.running) and (not len(view.free) or self._pacer.slots(view) > 0):
+            return True  # whoever was free and wanted was started just now
+        return self._asks_in_vain() or (self._executor.quiet and self._next_call() == math.inf)
+
+    def _asks_in_vain(self) -> bool:
+        """Has everybody been asked many times over, and called off, without a word from any?"""
+        return self._num_called_off > TRIES * len(self._view().clients.trusted)
 
     def _reason_to_give_up(self) -> str | None:
         view = self._view()
@@ -271,41 +308,53 @@ class Coordinator:
         everybody_came = len(trusted) == self._executor.capabilities.num_clients
         if everybody_came and not trusted.any():
             return "no trusted clients left"
-        if self._executor.quiet:
-            return "silent clients" if len(view.running) else "no clients left"
-        return None
+        all_were_there = everybody_came and len(self._refused) == len(trusted)
+        if all_were_there and self._refused[trusted].all():
+            return "nobody may be selected"
+        if not (self._executor.quiet or self._asks_in_vain()):
+            return None
+        if len(view.running):
+            return "silent clients"
+        return "nobody may be selected" if len(view.free) else "no clients left"
 
     def _next_check(self) -> float:
         """When the pacer wants to be asked again; never an instant that has passed."""
         at = self._pacer.next_check(self._view()) if self._manager.buffer else math.inf
         return at if at > self._executor.now else math.inf
 
-    def _wake_at(self) -> float:
+    def _next_release(self) -> float:
+        """When the pacer wants to call somebody off; never where that cannot be done."""
+        can = self._executor.capabilities
+        at = self._pacer.next_release(self._view()) if can.cancels or can.pulls else math.inf
+        return at if at > self._executor.now else math.inf
+
+    def _next_call(self) -> float:
+        """When the pacer is to be asked, whatever for, if nothing happens before."""
+        return min(self._next_check(), self._next_release())
+
+    def _next_decision_at(self) -> float:
         if self._num_ticks == 0:
             return 0.0
-        now = self._executor.now
-        decide_at = self._next_tick_at if self._tick_s else self._next_check()
-        at = min(self._schedule.next_at(self._evaluated[0]), decide_at)
-        return min(at, now + EVALUATION_POLL_S) if self._evaluator.busy else at
+        return self._next_tick_at if self._tick_s else self._next_call()
+
+    def _is_to_decide(self, events: Sequence[Event]) -> bool:
+        """Did something happen, or is it time? Evaluations and stops come without any decision.
+
+        So a run with a later stop does the same up to here, and can be taken up from here.
+        """
+        return self._executor.now >= self._decide_at or bool(events and not self._tick_s)
+
+    def _wake_at(self) -> float:
+        at = min(self._schedule.next_at(self._evaluated[0]), self._decide_at)
+        return min(at, self._executor.now + EVALUATION_POLL_S) if self._evaluator.busy else at
 
     @property
     def _next_tick_at(self) -> float:
         return self._num_ticks * self._tick_s
 
-    def _may_decide(self) -> bool:
-        """Not before the window is over; nor where only the stop is due.
-
-        So a run with a later stop does the same up to here, and can be taken up from here.
-        """
-        if self._tick_s:
-            return self._executor.now >= self._next_tick_at
-        return not self._woken_to_stop
-
     def _reason_of_time(self) -> str | None:
-        return "time" if self._time_is_up() else None
-
-    def _time_is_up(self) -> bool:
-        return self._stop.time_s is not None and self._executor.now >= self._stop.time_s
+        stop_at = self._stop.time_s
+        return "time" if stop_at is not None and self._executor.now >= stop_at else None
 
     def _begin_window(self) -> None:
         """Without a tick every turn is a window of its own."""
@@ -351,11 +400,13 @@ class Coordinator:
     def state(self) -> State:
         """Everything needed to go on in a new process as if nothing had happened."""
         state = State(arrays={"weights": self.weights.flat, "published": self.published.flat})
+        state.arrays["refused"] = self._refused
         for name, part in self._parts.items():
             state.add(name, part.state())
         state.values |= {
             "num_ticks": self._num_ticks,
             "num_tasks": self._num_tasks,
+            "num_called_off": self._num_called_off,
             "evaluated": list(self._evaluated),
             "undone": self._undone,
             "reason": self.reason,
@@ -372,6 +423,8 @@ class Coordinator:
             part.restore(state.part(name))
         self._num_ticks = state.values["num_ticks"]
         self._num_tasks = state.values["num_tasks"]
+        self._num_called_off = state.values["num_called_off"]
+        self._refused = np.array(state.arrays["refused"])
         at, version = state.values["evaluated"]
         self._evaluated = (at, version)
         self._undone = state.values["undone"]
@@ -382,8 +435,8 @@ class Coordinator:
     def go_on(self) -> None:
         """After `restore`: what ended the run may be no reason any more, if its stop is another."""
         if self.reason in REASONS:
-            whole = self._undone is not None
-            self.reason = self._reason_to_stop() if whole else self._reason_of_time()
+            within_window = self._tick_s and self._undone is None
+            self.reason = self._reason_of_time() if within_window else self._reason_to_stop()
         elif self.reason in (None, "interrupted"):
             self.reason = None if self._tick_s else self._reason_to_stop()
 

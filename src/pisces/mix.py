@@ -17,6 +17,8 @@ from pisces.errors import ConfigError
 from pisces.explain import known
 from pisces.settings import Makers, checked, is_told
 
+MOST_INNER = 10  # more is a mistake
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
@@ -33,7 +35,7 @@ class Part:
         """What the table says, or an error that says what is wrong with it."""
         if given.get("policy") is None:
             raise ConfigError(f"{table}: policy: this key is needed: one of {', '.join(makers)}")
-        policy = known(str(given["policy"]), makers, f"{table}.policy")
+        policy = _named(table, given["policy"], makers)
         maker, inner = makers[policy], given.get("inner")
         if inner is not None:
             _check_inner(table, policy, inner, makers)
@@ -60,12 +62,25 @@ class Part:
             return self.maker(**handed_over, **self.settings.model_dump())
 
 
+def _named(table: str, policy: Any, makers: Makers) -> str:
+    if not isinstance(policy, str):
+        raise ConfigError(
+            f"{table}.policy: must be one of {', '.join(makers)}, in quotes, not {policy!r}"
+        )
+    return known(policy, makers, f"{table}.policy")
+
+
 def _check_inner(table: str, policy: str, inner: Any, makers: Makers) -> None:
     if not is_told(makers[policy], "inner"):
         around = ", ".join(name for name, maker in makers.items() if is_told(maker, "inner"))
         hint = f"; {around} do" if around else ""
         raise ConfigError(
             f"{table}.inner: {policy} goes around no other policy: leave it out{hint}"
+        )
+    if table.count(".inner") >= MOST_INNER:
+        where = table.partition(".")[0]
+        raise ConfigError(
+            f"{where}: at most {MOST_INNER} policies inside each other: leave some out"
         )
     if not isinstance(inner, Mapping):
         raise ConfigError(f"{table}.inner: must be a table, not {inner!r}")

@@ -20,8 +20,10 @@ from pisces.execute import availability, latency
 from pisces.execute.failures import Failures
 from pisces.explain import known
 from pisces.machine import device_of, in_words, num_cores
+from pisces.models.flat import flatten
 from pisces.objective import Goal, goal_of
-from pisces.policy import Pacer, Policies
+from pisces.policy import Policies
+from pisces.sense import check_sense, check_surroundings
 from pisces.stop import Stop
 from pisces.train.base import Loss, Precision, Recipe, Trainer
 from pisces.train.processes import can_fork
@@ -61,9 +63,11 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self._check_numbers()
-        self._check_pace()
-        self._check_steps()
+        check_sense(self.policies)
+        check_surroundings(self.policies, self.data.num_clients, self.deadline_s, self.latency)
         self._check_stop()
+        self._check_learning()
+        self._check_memory()
         self._check_trainer()
 
     @property
@@ -92,23 +96,6 @@ class Simulation:
             raise ConfigError(
                 "failures.vanish needs clients.deadline_s (or failures.return_after_s): a client "
                 "that falls silent would hold its slot for ever"
-            )
-
-    def _check_pace(self) -> None:
-        pacer, num_clients = self.policies.pacer, self.data.num_clients
-        check_deadline(pacer, self.deadline_s)
-        if pacer.min_clients > num_clients:
-            raise ConfigError(
-                f"the pace waits for {pacer.min_clients} updates at once, but there are only "
-                f"{num_clients} clients; lower buffer_size (or over-select less)"
-            )
-
-    def _check_steps(self) -> None:
-        grows = getattr(self.latency, "grows_with_steps", True)  # of one's own: it is said to
-        if self.policies.selector.sets_steps and not grows:
-            raise ConfigError(
-                "latency: the protocol gives clients as many steps as they have time for, but "
-                "these latencies do not grow with steps: use latency.kind = 'compute'"
             )
 
     def _check_trainer(self) -> None:
@@ -183,11 +170,13 @@ class Simulation:
                 f"stop.metric: must be one of {', '.join(measured)}, not {stop.metric!r}"
             )
 
+    def _check_learning(self) -> None:
+        metric, measured = self.policies.selector.learns_from, self.goal.measured
+        if metric is not None and metric not in measured:
+            raise ConfigError(
+                f"metric: the selector learns from what is evaluated, so it must be one of "
+                f"{', '.join(measured)}, not {metric!r}"
+            )
 
-def check_deadline(pacer: Pacer, deadline_s: float | None) -> None:
-    """Refuse a pace that one silent client would stop for ever."""
-    if pacer.needs_deadline and deadline_s is None:
-        raise ConfigError(
-            "a strict pace needs clients.deadline_s (say three times the slowest latency): it "
-            "waits for the slowest, and one silent client would stop it for ever"
-        )
+    def _check_memory(self) -> None:
+        self.policies.aggregator.require_room(self.data.num_clients, flatten(self.model))

@@ -9,9 +9,10 @@ contract brings defaults for its rare verbs, so a simple policy stays a few line
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pisces.types import Plan, Stateful, Update, Weights
 
@@ -54,7 +55,59 @@ class Combination:
     published: Weights | None = None
 
 
-class Selector(Stateful, Protocol):
+class Trait(Enum):
+    """What one policy may count on another for: what is wrong where none gives it, and what helps.
+
+    Where that is another policy nothing is said: those are found by what they give.
+    """
+
+    ROUNDS = (
+        "chooses whole cohorts, but {pacer} starts clients as seats come free (Oort alone may be "
+        "told exploration_draw = 'binomial')"
+    )
+    GROUPS = (
+        "cuts steps so that clients arrive together, but {pacer} does not wait for those who do"
+    )
+    STEPS = "waits for clients that are made to arrive together, but {selector} sets nobody's steps"
+    ONE_AT_A_TIME = (
+        "mixes updates in one after the other, so that the last covers those before it, but "
+        "{pacer} hands over several at once",
+        "set pace.buffer_size = 1 (of hysync: or threshold = 1), or use aggregate.policy "
+        "'tea-fed', which mixes in their mean",
+    )
+    SEVERAL = (
+        "holds updates against each other, but {pacer} hands them over one by one",
+        "raise buffer_size, or use another pace",
+    )
+
+    def __init__(self, without: str, helps: str = "") -> None:
+        self.without = without
+        self.helps = helps
+
+
+Traits: TypeAlias = frozenset[Trait]
+
+
+class Policy(Stateful, Protocol):
+    """What each of them says of itself, so that those which do not go together are found."""
+
+    @property
+    def needs(self) -> Traits:
+        """What it counts on another policy for."""
+        return frozenset()
+
+    @property
+    def gives(self) -> Traits:
+        """What others may count on it for."""
+        return frozenset()
+
+    @property
+    def alike(self) -> Mapping[str, float]:
+        """Settings that must be the same in every policy that has them."""
+        return {}
+
+
+class Selector(Policy, Protocol):
     """Who trains next?"""
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
@@ -62,22 +115,12 @@ class Selector(Stateful, Protocol):
         ...
 
     @property
-    def sets_steps(self) -> bool:
-        """Does it give clients fewer steps so that they arrive together?"""
-        return False
-
-    @property
-    def needs_rounds(self) -> bool:
-        """Does it choose a whole cohort, so that seats which come free one by one mislead it?"""
-        return False
-
-    @property
-    def late_after_s(self) -> float:
-        """After how long does it count an update as late?"""
-        return math.inf
+    def learns_from(self) -> str | None:
+        """Which of the metrics evaluated does it learn from, if any?"""
+        return None
 
 
-class Pacer(Stateful, Protocol):
+class Pacer(Policy, Protocol):
     """When do we aggregate, and how many may run?"""
 
     def slots(self, view: View) -> int:
@@ -100,6 +143,15 @@ class Pacer(Stateful, Protocol):
         """Whose running task is not wanted any more, or wanted as far as it is?"""
         return ()
 
+    def next_release(self, view: View) -> float:
+        """The instant to ask for releases again if nothing happens before; infinity: none."""
+        return math.inf
+
+    @property
+    def gives(self) -> Traits:
+        """Several updates at once, unless it says otherwise."""
+        return frozenset({Trait.SEVERAL})
+
     @property
     def min_clients(self) -> int:
         """Fewest clients with which `ready` can ever say yes; fewer is a configuration error."""
@@ -115,28 +167,8 @@ class Pacer(Stateful, Protocol):
         """Does it count on running tasks being handed in as far as they are?"""
         return False
 
-    @property
-    def in_rounds(self) -> bool:
-        """Does it start clients together and wait for them, a cohort at a time?"""
-        return False
 
-    @property
-    def needs_steps(self) -> bool:
-        """Does it count on a selector that sets steps?"""
-        return False
-
-    @property
-    def one_at_a_time(self) -> bool:
-        """Does it hand over each update by itself, ticks and ties aside?"""
-        return False
-
-    @property
-    def late_after_s(self) -> float:
-        """How long does it wait for clients? Whoever takes longer counts next time."""
-        return math.inf
-
-
-class Aggregator(Stateful, Protocol):
+class Aggregator(Policy, Protocol):
     """How are updates combined?
 
     Should the new weights not be finite, nobody takes them, and what `combine` remembered is undone
@@ -149,18 +181,12 @@ class Aggregator(Stateful, Protocol):
         """The next version's weights out of the current ones and at least one update."""
         ...
 
-    @property
-    def mixes_in_turn(self) -> bool:
-        """Does the last of several updates cover those before it?"""
-        return False
+    def require_room(self, num_clients: int, weights: Weights) -> None:
+        """Refuse so many clients, if what it remembers of each would take too much memory."""
+        return
 
     @property
-    def needs_several(self) -> bool:
-        """Does it hold updates against each other, so that it would take one alone as it is?"""
-        return False
-
-    @property
-    def averages(self) -> bool:
+    def publishes_other(self) -> bool:
         """Does it publish other weights than clients train from?"""
         return False
 
@@ -175,7 +201,7 @@ class Verdict:
     loss: float | None = None  # what its loss counts as when clients are selected; none: as told
 
 
-class Judge(Stateful, Protocol):
+class Judge(Policy, Protocol):
     """Whom to trust? Looks at every accepted update."""
 
     def judge(self, update: Update) -> Verdict:
@@ -191,3 +217,7 @@ class Policies:
     pacer: Pacer
     aggregator: Aggregator
     judge: Judge | None = None
+
+
+# The tables of a config that replace an answer each, and which.
+ANSWERS = {"select": "selector", "pace": "pacer", "aggregate": "aggregator", "judge": "judge"}

@@ -1,62 +1,82 @@
-"""Which answers go together: a triple that makes no sense is refused, with the reason.
+"""Which answers go together, and with their surroundings: what makes no sense is refused.
 
-What a policy says of itself (the properties in `policy.py`) decides, not which one it is: that
-holds of policies to come as well.
+What a policy says of itself decides (what it `needs` and `gives`, and what must be `alike`: see
+`policy.py`), not which one it is: that holds of policies to come, and of one's own, as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 
 from pisces.errors import ConfigError
-from pisces.policy import Aggregator, Pacer, Policies, Selector
+from pisces.policy import ANSWERS, Policies, Policy, Trait
+
+WhoGives = Callable[[Trait], Sequence[str]]  # names of policies that would help
 
 
-def check_sense(policies: Policies) -> None:
+def check_sense(policies: Policies, who_gives: WhoGives = lambda _trait: ()) -> None:
     """Refuse policies that would work against each other."""
-    who, when, how = policies.selector, policies.pacer, policies.aggregator
-    for reason in (*_who_and_when(who, when), *_when_and_how(when, how)):
-        raise ConfigError(reason)
+    parts = {table: getattr(policies, answer) for table, answer in ANSWERS.items()}
+    parts = {table: part for table, part in parts.items() if part is not None}
+    reasons = [*_missing(parts, policies, who_gives), *_unlike(parts)]
+    if reasons:
+        raise ConfigError("; ".join(reasons))
 
 
-def _who_and_when(who: Selector, when: Pacer) -> Iterator[str]:
-    if who.needs_rounds and not when.in_rounds:
-        yield (
-            "select: this selector chooses whole cohorts, but the pace starts clients as seats "
-            "come free: use pace.policy 'rounds' or 'timed' (oort alone may be told "
-            "exploration_draw = 'binomial' instead)"
+def _missing(parts: Mapping[str, Policy], policies: Policies, who_gives: WhoGives) -> Iterator[str]:
+    """What is needed and not given, by whom."""
+    given = frozenset[Trait]().union(*(part.gives for part in parts.values()))
+    names = {answer: _name(getattr(policies, answer)) for answer in ANSWERS.values()}
+    for table, part in parts.items():
+        for trait in sorted(part.needs - given, key=lambda trait: trait.name):
+            wrong = f"{table}: {_name(part)} {trait.without.format(**names)}"
+            yield f"{wrong}: {trait.helps or _others(who_gives(trait), trait)}"
+
+
+def _others(names: Sequence[str], trait: Trait) -> str:
+    return f"use {' or '.join(names) or f'one that gives {trait}'}"
+
+
+def _unlike(parts: Mapping[str, Policy]) -> Iterator[str]:
+    """What two have and is not the same in both."""
+    for (one, first), (other, second) in combinations(parts.items(), 2):
+        for key in first.alike.keys() & second.alike.keys():
+            mine, theirs = first.alike[key], second.alike[key]
+            if mine != theirs:
+                yield (
+                    f"{one}: {key} is {mine:g} to {_name(first)}, but {theirs:g} to "
+                    f"{_name(second)} ({other}): give both the same"
+                )
+
+
+def _name(policy: object) -> str:
+    return type(policy).__name__
+
+
+def check_surroundings(
+    policies: Policies, num_clients: int, deadline_s: float | None, latency: object
+) -> None:
+    """Refuse clients, deadlines and latencies that the policies cannot do with."""
+    pacer = policies.pacer
+    check_deadline(policies, deadline_s)
+    if pacer.min_clients > num_clients:
+        raise ConfigError(
+            f"the pace waits for {pacer.min_clients} updates at once, but there are only "
+            f"{num_clients} clients; lower buffer_size (or over-select less)"
         )
-    if who.sets_steps and not (when.needs_steps or when.in_rounds):
-        yield (
-            "select: this selector cuts steps so that clients arrive together, but the pace does "
-            "not wait for those who do: use pace.policy 'fedcompass', 'rounds' or 'timed'"
-        )
-    if when.needs_steps and not who.sets_steps:
-        yield (
-            "pace: this pace waits for clients that are made to arrive together, but the selector "
-            "sets nobody's steps: use select.policy 'fedcompass'"
-        )
-    if _differ(who.late_after_s, when.late_after_s):
-        yield (
-            f"select: an update is late after {who.late_after_s:g} s to the selector, but the pace "
-            f"waits {when.late_after_s:g} s: give both the same timeout_s"
+    grows = getattr(latency, "grows_with_steps", True)  # of one's own: it is said to
+    if Trait.STEPS in policies.selector.gives and not grows:
+        raise ConfigError(
+            "latency: the protocol gives clients as many steps as they have time for, but "
+            "these latencies do not grow with steps: use latency.kind = 'compute'"
         )
 
 
-def _differ(one_s: float, other_s: float) -> bool:
-    """Are there two timeouts?"""
-    return max(one_s, other_s) < float("inf") and one_s != other_s
-
-
-def _when_and_how(when: Pacer, how: Aggregator) -> Iterator[str]:
-    if how.mixes_in_turn and not when.one_at_a_time:
-        yield (
-            "aggregate: of several updates the last covers those before it, and the pace hands "
-            "over several at once: use pace.policy 'buffered' with buffer_size = 1, or "
-            "aggregate.policy 'tea-fed' or 'hysync', which mix in a mean"
-        )
-    if how.needs_several and when.one_at_a_time:
-        yield (
-            "aggregate: it holds updates against each other, but the pace hands them over one by "
-            "one: raise buffer_size, or use another pace"
+def check_deadline(policies: Policies, deadline_s: float | None) -> None:
+    """Refuse a pace that one silent client would stop for ever."""
+    if policies.pacer.needs_deadline and deadline_s is None:
+        raise ConfigError(
+            "a strict pace needs clients.deadline_s (say three times the slowest latency): it "
+            "waits for the slowest, and one silent client would stop it for ever"
         )

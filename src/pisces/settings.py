@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TypeAlias, get_type_hints
 
 from pydantic import Field, ValidationError, create_model
@@ -35,6 +36,7 @@ def is_told(maker: Callable[..., Any], name: str) -> bool:
     return name in inspect.signature(maker).parameters
 
 
+@cache  # a model takes milliseconds to make
 def schema_of(maker: Callable[..., Any], name: str) -> type[Section]:
     """Its settings as a table of that name."""
     told_by: Any = maker.__init__ if isinstance(maker, type) else maker  # type: ignore[misc]

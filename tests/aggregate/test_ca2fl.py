@@ -9,7 +9,6 @@ import torch
 from worlds import update, view
 
 from pisces.aggregate.ca2fl import Calibrated
-from pisces.aggregate.mean import DiscountedMean
 from pisces.policy import Aggregator, Combination
 from pisces.seeds import generator
 from pisces.types import Update, Weights
@@ -91,20 +90,6 @@ def random_updates(seed: int, num: int = 3) -> list[Update]:
         update(c, rng.normal(size=5).tolist(), base=rng.normal(size=5).tolist(), num_buffers=2)
         for c in clients
     ]
-
-
-@pytest.mark.parametrize("server_rate", [1.0, 0.3])
-def test_nothing_remembered_is_fedbuff_without_discount(server_rate: float) -> None:
-    frozen = Calibrated(server_rate=server_rate, remember=False, max_cache_bytes=0)
-    fedbuff = DiscountedMean(share="equal", reference="base", server_rate=server_rate)
-    learning = Calibrated(server_rate=server_rate)
-    for seed in range(4):
-        now, updates = generator(seed, "now").normal(size=5).tolist(), random_updates(seed)
-        made, expected, other = (combine(r, now, updates, 8) for r in (frozen, fedbuff, learning))
-        assert torch.equal(made.weights.flat, expected.weights.flat)  # bit for bit
-        assert made.coefficients == expected.coefficients
-    assert not torch.allclose(other.weights.flat[:3], made.weights.flat[:3])
-    assert frozen.state().arrays == {}
 
 
 def test_the_sum_is_that_of_everybodys_last() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from worlds import update, view, weights
 
 from pisces.aggregate.fedasync import Mixing
-from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.staleness import Discount
 from pisces.errors import ConfigError
 from pisces.policy import Aggregator, Combination
@@ -102,14 +101,6 @@ def test_the_coefficients_tell_what_was_done(
     told = kept * current + sum(c * x for c, x in zip(made.coefficients, values, strict=True))
     assert -1e-9 <= kept < 1
     assert float(made.weights.flat) == pytest.approx(told, abs=1e-3)
-
-
-def test_one_update_is_what_the_mean_makes_of_it() -> None:
-    one = update(0, [3.0, -5.0], version=2)
-    mean = DiscountedMean(staleness_penalty=0.5)
-    mixed, expected = (combine(r, weights([1.0, 2.0]), [one], 6) for r in (Mixing(1.0), mean))
-    assert torch.allclose(mixed.weights.flat, expected.weights.flat)
-    assert mixed.coefficients == pytest.approx(expected.coefficients)
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.1, 1.1, float("nan")])

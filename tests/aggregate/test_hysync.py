@@ -39,13 +39,6 @@ def test_few_are_mixed_one_by_one(threshold: int, num: int) -> None:
     assert made.coefficients == expected.coefficients
 
 
-@pytest.mark.parametrize("discount", [Discount("constant"), Discount("polynomial", penalty=2.0)])
-def test_a_crowd_of_one_is_mixed_as_any_other(discount: Discount) -> None:
-    made, expected = combine(Hybrid(0, 0.8, discount), 1), combine(Mixing(0.8, discount), 1)
-    assert torch.allclose(made.weights.flat, expected.weights.flat)
-    assert made.coefficients == pytest.approx(expected.coefficients)
-
-
 def test_buffers_of_a_crowd_mix_against_the_current_model() -> None:
     # Half of the way from (0, 8) to the mean (2, 24).
     updates = [update(c, [2.0, b], base=[5, 5], num_buffers=1) for c, b in enumerate([16.0, 32.0])]

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import update, view, weights
 
-from pisces.aggregate.mean import DiscountedMean, Reference
+from pisces.aggregate.mean import DiscountedMean
 from pisces.policy import Combination
 from pisces.seeds import generator
 from pisces.types import Update, Weights
+from pisces.words import Reference
 
 
 def combine(

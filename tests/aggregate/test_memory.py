@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from runs import World, assemble, log_bytes, through_json
+from runs import World, assemble, digits, log_bytes, through_json
 from worlds import update, view, weights
 
 from pisces.aggregate.asofed import AsoFed
@@ -39,6 +39,23 @@ def test_too_many_clients_are_refused_at_the_first_version(rule: type) -> None:
     rule(max_cache_bytes=40).combine(weights([0.0, 0.0]), one, view([100] * 5), rng)
     with pytest.raises(ConfigError, match="each of 5 clients takes 40 bytes"):
         rule(max_cache_bytes=39).combine(weights([0.0, 0.0]), one, view([100] * 5), rng)
+
+
+# digits: 64 pixels, 16 hidden, 10 classes. 65 x 16 + 17 x 10 = 1210 numbers of each of 6 clients.
+ROOM = 4 * 1210 * 6
+
+
+@pytest.mark.parametrize("name", ["ca2fl", "aso-fed"])
+@pytest.mark.parametrize("around", [[], ["aggregate.policy=clip", "aggregate.norm=1.0"]])
+def test_a_run_is_refused_before_it_starts_whoever_joins_when(name: str, around: list[str]) -> None:
+    changes = [*around, "availability.late_share=0.9", "availability.late_over_s=500.0"]
+    digits(name, [*changes, f"protocols.{name}.max_cache_bytes={ROOM}"])
+    with pytest.raises(ConfigError, match=f"each of 6 clients takes {ROOM} bytes"):
+        digits(name, [*changes, f"protocols.{name}.max_cache_bytes={ROOM - 1}"])
+
+
+def test_where_nothing_is_remembered_there_is_room_for_all() -> None:
+    Calibrated(remember=False, max_cache_bytes=0).require_room(10**9, weights([0.0, 0.0]))
 
 
 @every_memory

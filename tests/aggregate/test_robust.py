@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from worlds import update, view, weights
 
 from pisces.aggregate import robust
-from pisces.aggregate.mean import DiscountedMean, Reference
+from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.robust import Krum, Median, RobustMean, Rule, Trimmed
 from pisces.errors import ConfigError
 from pisces.policy import Aggregator, Combination
 from pisces.seeds import generator
 from pisces.types import Update, Weights
+from pisces.words import Reference
 
 RULES = {
     "median": Median(),

@@ -6,7 +6,6 @@ import pytest
 import torch
 from worlds import update, view, weights
 
-from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.staleness import Discount
 from pisces.aggregate.teafed import MixedMean
 from pisces.errors import ConfigError
@@ -35,13 +34,6 @@ def test_buffers_mix_in_the_same_way() -> None:
     rule = MixedMean(0.5, Discount("constant"))
     made = rule.combine(weights([4.0, 8.0], num_buffers=1), [one], view(version=7), RNG)
     assert made.weights.flat.tolist() == [2.0, 12.0]
-
-
-def test_with_alpha_1_and_no_discount_it_is_fedavg() -> None:
-    rules = MixedMean(1.0, Discount("constant")), DiscountedMean()
-    made, expected = (r.combine(weights([1.0, 2.0]), UPDATES, view(version=3), RNG) for r in rules)
-    assert torch.equal(made.weights.flat, expected.weights.flat)
-    assert made.coefficients == expected.coefficients
 
 
 def test_the_order_does_not_matter() -> None:

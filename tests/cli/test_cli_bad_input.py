@@ -61,6 +61,11 @@ SETTINGS = {
     "silence": ("failures.vanish=0.5", "failures.vanish needs clients.deadline_s"),
     "endless": ("stop.time_s=inf", "stop: the run would never end: set time_s, versions or"),
     "no number": ("stop.target=nan", "stop.target: must be a finite number, not nan"),
+    "reward": (
+        "protocol=autofl protocols.autofl.metric=nonsense",
+        "metric: the selector learns from what is evaluated, so it must be one of accuracy, loss, "
+        "not 'nonsense'",
+    ),
     "metric": ("stop.metric=acuracy", "stop.metric: must be one of accuracy, loss, not 'acuracy'"),
     "sizes": ("data.sizes=rich", "data.sizes: must be 'equal', 'lognormal' or 'coupled'"),
     "sizes of others": ("data.sizes=[1,2]", "data.sizes: 2 sizes for 12 clients"),
@@ -168,8 +173,9 @@ def test_folders_in_use_are_refused_and_left_alone(
 ) -> None:
     taken = folder / "out" / "fedavg-seed3"
     taken.mkdir(parents=True)
+    (taken / "letter.txt").touch()
     args = [command, small] if command == "compare" else [command]
     assert refusal(pisces(*args, "--out", "out")) == (
-        "out/fedavg-seed3 exists already: choose another folder with --out"
+        "out/fedavg-seed3 exists already and is no run: choose another folder with --out"
     )
-    assert list((folder / "out").iterdir()) == [taken]
+    assert list((folder / "out").rglob("*")) == [taken, taken / "letter.txt"]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from pisces.build import PARTS, PROTOCOLS, resolved, settings_of
-from pisces.config import MIXED, Config, all_keys, parse, sections
-from pisces.settings import checked
+from pisces.config import Config, all_keys, parse, sections
+from pisces.policy import ANSWERS
+from pisces.settings import checked, defaults_of
 
 KEY = re.compile(r"^(?:# )*([a-z_]+) =")
 
@@ -44,7 +45,7 @@ def test_every_key_is_there_with_a_comment(text: str) -> None:
     lines = [line for line in text.splitlines() if KEY.match(line)]
     assert all(re.search(r"# \S", line.partition("=")[2]) for line in lines)
     named = {match[1] for line in lines if (match := KEY.match(line))}
-    tables = {name for name, _ in sections()} | {"protocols", *MIXED}
+    tables = {name for name, _ in sections()} | {"protocols", *ANSWERS}
     assert {key.rpartition(".")[2] for key in all_keys() if key not in tables} <= named
     for name in PROTOCOLS:
         assert set(type(settings_of(name, {})).model_fields) <= named
@@ -65,13 +66,12 @@ def test_policies_for_mixing_only_need_uncommenting(text: str) -> None:
         assert len(told) == len(makers)
         for block, (name, maker) in zip(told, makers.items(), strict=True):
             alone = "\n".join(line.removeprefix("# ") for line in block.splitlines())
-            told_by_it = parse(alone, ["aggregate.norm=1"] if name == "clip" else []).mixed[table]
+            needed = [key for key, value in defaults_of(maker).items() if value is ...]
+            changes = [f"{table}.{key}=1" for key in needed]
+            told_by_it = parse(alone, changes).replaced[table]
             assert told_by_it.pop("policy") == name
-            told_by_it.pop("norm", None)  # the one without a default
-            given = checked(
-                maker, {**told_by_it, **({"norm": 1.0} if name == "clip" else {})}, table
-            )
-            without = checked(maker, {"norm": 1.0} if name == "clip" else {}, table)
+            given = checked(maker, {**told_by_it, **dict.fromkeys(needed, 1.0)}, table)
+            without = checked(maker, dict.fromkeys(needed, 1.0), table)
             assert given.model_dump() == without.model_dump()
 
 

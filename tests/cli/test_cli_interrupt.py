@@ -8,8 +8,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from pisces.cli.many import has_begun
 
 ENDLESS = ("--set", "stop.time_s=1e9", "--set", "stop.target=1.1")
 PATIENCE_S = 60.0  # a machine may be busy; all of this takes a few seconds
@@ -78,9 +83,9 @@ def test_ctrl_c_ends_a_comparison_cleanly(start: Callable[..., Any], small: str)
     os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all of them
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert err == "interrupted: 2 of 6 runs were begun\n"
-    assert "pisces" in out
-    assert "fedbuff" in out
+    told = "interrupted: 0 of 6 runs are done; the same command with --out o goes on\n"
+    assert err == told
+    assert out.count("1 cut short") == 2
     assert "plot: o/accuracy.png" in out
     for run in begun:
         assert_complete(run)
@@ -91,6 +96,19 @@ def test_ctrl_c_ends_a_comparison_cleanly(start: Callable[..., Any], small: str)
     ]
 
 
+@pytest.mark.parametrize("sent_to", ["parent", "everybody"])
+def test_sigterm_leaves_nothing_behind(start: Callable[..., Any], small: str, sent_to: str) -> None:
+    process = start("compare", small, *ENDLESS, "--protocols", "pisces", "--jobs", 1, "--out", "o")
+    until(lambda: is_under_way("o/pisces-seed1"))
+    send = process.send_signal if sent_to == "parent" else partial(os.killpg, process.pid)
+    send(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert err == "interrupted: 0 of 3 runs are done; the same command with --out o goes on\n"
+    assert "1 cut short" in out
+    until(lambda: is_gone(process.pid))
+
+
 def test_ctrl_c_before_the_first_run_leaves_nobody(start: Callable[..., Any], small: str) -> None:
     process = start("compare", small, *ENDLESS, "--jobs", 1, "--out", "o")
     until(lambda: len(workers_of(process.pid)) > 0)  # still importing, and deaf
@@ -99,6 +117,7 @@ def test_ctrl_c_before_the_first_run_leaves_nobody(start: Callable[..., Any], sm
     assert process.returncode == 130
     assert "Traceback" not in err
     until(lambda: is_gone(process.pid))
+    assert has_begun(Path("o/pisces-seed1")) or not Path("o").exists()
 
 
 def test_workers_do_not_outlive_a_killed_parent(start: Callable[..., Any], small: str) -> None:

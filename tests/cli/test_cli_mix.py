@@ -84,7 +84,7 @@ def test_tables_hold_for_every_protocol_compared(pisces: Pisces, small: str) -> 
     [
         ("select.policy=gided", "did you mean 'guided'?"),
         ("select.exploration=0.5", "select: policy: this key is needed"),
-        ("select.policy=tifl", "this selector chooses whole cohorts"),
+        ("select.policy=tifl", "Tiers chooses whole cohorts"),
         ("select=guided", "select: must be a table"),
     ],
 )
@@ -117,6 +117,13 @@ def test_parts_can_be_read_by_programs(pisces: Pisces) -> None:
     ]
     for each in told:
         assert set(each["settings"]) == set(defaults_of(PARTS[each["table"]][each["name"]]))
+
+
+def test_a_setting_without_a_default_is_told_to_be_needed(pisces: Pisces) -> None:
+    (clip,) = json.loads(pisces("protocols", "--parts", "clip", "--json").out)
+    assert clip["settings"] == {"norm": {"about": "longest an update may be"}}
+    lines = [line.split() for line in pisces("protocols", "--parts", "clip").out.splitlines()]
+    assert ["norm", "needed", "longest", "an", "update", "may", "be"] in lines
 
 
 def test_an_unknown_part_is_refused(pisces: Pisces) -> None:
@@ -174,7 +181,7 @@ def test_what_the_settings_do_not_suit_is_left_out_aloud(
 
 
 def test_where_nobody_can_run_the_reason_is_told() -> None:
-    with pytest.raises(ConfigError, match="this pace waits for clients that are made to arrive"):
+    with pytest.raises(ConfigError, match="Grouped waits for clients that are made to arrive"):
         all_that_run(parse('[pace]\npolicy = "fedcompass"\n[select]\npolicy = "uniform"'))
 
 
@@ -186,4 +193,16 @@ def test_comparing_all_that_suit(pisces: Pisces, small: str) -> None:
     made = {path.name.partition("+")[0] for path in Path("c").glob("*-seed1")}
     assert {"fedasync", "hysync", "aso-fed"} <= made
     assert not {"fedbuff", "fedavg", "pisces"} & made  # they hand over several at once
-    assert "left out: fedbuff: aggregate: of several updates" in ran.err
+    assert "left out: fedbuff: aggregate: Mixing mixes updates in one after the other" in ran.err
+
+
+def test_a_refusal_names_the_protocol_it_is_about(pisces: Pisces, small: str) -> None:
+    args = ("compare", small, "--set", "aggregate.policy=krum", "--protocols")
+    ran = pisces(*args, "fedavg,fedasync")  # which takes updates one by one
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(
+        "error: fedasync: aggregate: RobustMean holds updates against each other"
+    )
+    alone = pisces(*args, "fedasync")
+    assert alone.err.startswith("error: aggregate: RobustMean holds updates against each other")
+    assert not Path("runs").exists()

@@ -50,6 +50,13 @@ def test_one_run(pisces: Callable[..., Any], finished: Path) -> None:
         assert_drawn(finished / name)
 
 
+def test_quiet_is_the_table_alone(pisces: Callable[..., Any], finished: Path) -> None:
+    ran = pisces("report", finished, "-q")
+    assert "plot:" not in ran.out
+    assert "time to accuracy 0.99" in ran.out
+    assert (finished / "accuracy.png").exists()
+
+
 def test_one_run_as_json(pisces: Callable[..., Any], finished: Path) -> None:
     found = json.loads(pisces("report", finished, "--json", "--out", "plots").out)
     summary = json.loads((finished / "summary.json").read_text())
@@ -73,11 +80,23 @@ def test_a_run_that_has_just_begun(pisces: Callable[..., Any], killed: Path) -> 
 
 
 def test_a_folder_of_runs(pisces: Callable[..., Any], finished: Path, killed: Path) -> None:
-    # The killed run has no summary; its config says which target it had.
+    # The killed run has no summary; its config says which target it had. It is only counted.
     ran = pisces("report", "runs", "--json")
     assert ran.code == 0
     (row,) = json.loads(ran.out)["rows"]
-    assert (row["protocol"], row["seeds"], row["reached"]) == ("pisces", [1, 2], 0)
+    assert (row["protocol"], row["seeds"], row["num_cut_short"]) == ("pisces", [1], 1)
+    assert_drawn(Path("runs/accuracy.png"))
+
+
+def test_nothing_but_runs_cut_short(pisces: Callable[..., Any], killed: Path) -> None:
+    for run in (killed, Path("runs/first")):
+        for name in ("summary.json", "model.safetensors"):
+            (run / name).unlink(missing_ok=True)
+    lines = Path("runs/first/events.jsonl").read_text().splitlines(keepends=True)
+    Path("runs/first/events.jsonl").write_text("".join(lines[:-1]))
+    ran = pisces("report", "runs")
+    assert ran.code == 0
+    assert "2 cut short" in ran.out
     assert_drawn(Path("runs/accuracy.png"))
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from math import sqrt
+from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 from worlds import NAN, update, view, weights
 
 from pisces.clients.view import View
@@ -125,6 +127,11 @@ def chances(make: Callable[[], Policies], seen: View, draws: int) -> list[float]
         picks = make().selector.pick(seen, 2, generator(seed, "select"))
         counts[[a.client for a in picks]] += 1
     return (counts / draws).tolist()
+
+
+def about(chance: float, draws: int) -> Any:
+    """What a share of so many draws is equal to; exactly, where it is certain."""
+    return pytest.approx(chance, abs=4.5 * sqrt(chance * (1 - chance) / draws))
 
 
 # --- when: three instants -------------------------------------------------------------------------

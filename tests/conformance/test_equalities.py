@@ -21,12 +21,12 @@ from conformance.convex import PLAN, SECONDS, SIZES, TROUBLED, convex, error
 from pisces.aggregate.ca2fl import Calibrated
 from pisces.aggregate.clip import Clipped
 from pisces.aggregate.robust import RobustMean, Trimmed
-from pisces.aggregate.server import Momentum, Optimized
 from pisces.build import PROTOCOLS
 from pisces.policy import Aggregator, Policies
 from pisces.record.lines import Line
 from pisces.select.tifl import Tiers
 from pisces.stop import Stop
+from pisces.types import Update
 
 Maker = Callable[[int], Policies]
 
@@ -74,6 +74,13 @@ class Same:
         return made[0], made[1]
 
 
+class Forgetful(Calibrated):
+    """Its cache stays at zero."""
+
+    def _note(self, updates: Sequence[Update]) -> None:
+        pass
+
+
 FEDBUFF_BY_SAMPLES = {"share": "samples", "staleness_penalty": 0.0}
 
 EXACTLY: dict[str, Same] = {
@@ -92,15 +99,11 @@ EXACTLY: dict[str, Same] = {
         named("papaya", server="sgd", server_rate=1.0, timeout_s=float("inf")), named("fedbuff")
     ),
     "CA2FL that remembers nobody is FedBuff without discount": Same(
-        with_how(lambda _: Calibrated(remember=False), "ca2fl", buffer_size=2),
+        with_how(lambda _: Forgetful(), "ca2fl", buffer_size=2),
         named("fedbuff", staleness_penalty=0.0, buffer_size=2),
     ),
     "FADAS whose patience never ends is FADAS without": Same(
         named("fadas", patience=10**6), named("fadas")
-    ),
-    "momentum 0 at rate 1 is none": Same(
-        with_how(lambda inner: Optimized(inner, Momentum(1.0, beta=0.0)), "fedbuff"),
-        named("fedbuff"),
     ),
     "clipping beyond any length is none": Same(
         with_how(lambda inner: Clipped(inner, norm=1e30), "fedbuff"), named("fedbuff")

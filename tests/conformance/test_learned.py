@@ -4,14 +4,13 @@ time. By hand, through the protocols as composed by name."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import sqrt
 from typing import Any
 
 import numpy as np
 import pytest
 from worlds import NAN, update, view
 
-from conformance.scenes import KNOWN, NEW, C, Clients
+from conformance.scenes import KNOWN, NEW, C, Clients, about
 from conformance.table import OORT_KNOWN, OORT_NEW
 from pisces.build import PROTOCOLS
 from pisces.clients.view import View
@@ -73,9 +72,8 @@ def test_tifl_prefers_tiers_with_more_to_learn() -> None:
         selector, rng = PROTOCOLS["tifl"](C, every=1).selector, generator(seed, "select")
         selector.pick(seen, 1, rng)
         counts[selector.pick(seen, 1, rng)[0].client] += 1
-    for client, chance in expected.items():
-        error = 4.5 * sqrt(chance * (1 - chance) / draws)
-        assert counts[client] / draws == pytest.approx(chance, abs=error)
+    found = {client: counts[client] / draws for client in expected}
+    assert found == {client: about(chance, draws) for client, chance in expected.items()}
 
 
 # --- Oort -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import implementations, through_json, with_those_of_protocols
+from runs import implementations, through_json, with_those_of_protocols, without_a_row
 from worlds import update, view, weights
 
 import pisces.aggregate
@@ -111,6 +111,7 @@ def assert_same(one: Combination, other: Combination) -> None:
 def test_every_aggregator_has_a_row() -> None:
     found = implementations(pisces.aggregate, "combine")
     assert found <= {type(make()) for make in AGGREGATORS.values()}
+    assert without_a_row("aggregate", AGGREGATORS) == []
 
 
 @every_aggregator

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import implementations, through_json
+from runs import implementations, through_json, without_a_row
 from worlds import update
 
 import pisces.judge
@@ -55,6 +55,7 @@ def outliers(judge: Judge, updates: Sequence[Update]) -> list[bool]:
 def test_every_judge_has_a_row() -> None:
     found = implementations(pisces.judge, "judge")
     assert found == {type(make()) for make in JUDGES.values()}
+    assert without_a_row("judge", JUDGES) == []
 
 
 @every_judge

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import implementations, through_json, with_those_of_protocols
+from runs import implementations, through_json, with_those_of_protocols, without_a_row
 from worlds import NAN, update, view
 
 import pisces.pace
@@ -81,6 +81,7 @@ def answers(pacer: Pacer, seen: View) -> list[Any]:
         pacer.ready(seen),
         pacer.next_check(seen),
         list(pacer.release(seen)),
+        pacer.next_release(seen),
         [pacer.accepts(seen, u) for u in seen.buffer],
         (pacer.min_clients, pacer.needs_deadline, pacer.needs_pull),
     ]
@@ -92,6 +93,7 @@ def columns(seen: View) -> list[bytes]:
 
 def test_every_pacer_has_a_row() -> None:
     assert implementations(pisces.pace, "ready") <= {type(make()) for make in PACERS.values()}
+    assert without_a_row("pace", PACERS) == []
 
 
 @every_pacer
@@ -160,6 +162,21 @@ def test_releases_only_what_runs_and_says_why(name: str, seen: View) -> None:
 
 
 @every_pacer
+@settings(max_examples=60)
+@given(seen=situations())
+def test_releases_somebody_at_the_instant_it_named(name: str, seen: View) -> None:
+    # If nobody else wakes the loop it sleeps until exactly then.
+    pacer = PACERS[name]()
+    at = pacer.next_release(seen)
+    assert type(at) is float
+    assert at > seen.now
+    if at < math.inf:
+        before, then = pacer.release(seen), pacer.release(replace(seen, now=at))
+        assert then
+        assert {r.task_id for r in before} <= {r.task_id for r in then}
+
+
+@every_pacer
 def test_is_ready_once_its_fewest_clients_wait_and_nobody_runs(name: str) -> None:
     pacer = PACERS[name]()
     waiting = [update(i, version=3) for i in range(pacer.min_clients)]
@@ -198,9 +215,3 @@ def test_only_a_pacer_that_waits_for_the_slowest_needs_a_deadline() -> None:
 
 def test_only_a_pacer_that_pulls_says_so() -> None:
     assert {n for n, make in PACERS.items() if make().needs_pull} == {"port", "port, bound 1"}
-
-
-@given(seen=situations(), goal=st.integers(1, 4))
-def test_without_its_limits_papaya_decides_as_buffered(seen: View, goal: int) -> None:
-    papaya = Papaya(C, goal, timeout_s=None)
-    assert answers(papaya, seen) == answers(Buffered(C, goal), seen)

@@ -105,7 +105,10 @@ def test_stops_when_everybody_has_fallen_silent(name: str, tick_s: float) -> Non
     world = World(failures=Failures(vanish=1.0), stop=Stop(versions=9), tick_s=tick_s)
     lines = simulate(name, world)
     assert reason(lines) == "silent clients"
-    assert lines[-1]["at"] == 0.0  # it is plain from the start that nothing will happen
+    if of_kind(lines, "failed")[0]["reason"] == "the run stopped":
+        assert lines[-1]["at"] == 0.0  # it is plain from the start that nothing will happen
+    else:  # tasks are called off in time, so the others have a chance first
+        assert clients_started(lines) == set(range(6))
     assert_lawful(lines, world.concurrency)
 
 

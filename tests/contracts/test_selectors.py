@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import implementations, through_json, with_those_of_protocols
+from runs import implementations, through_json, with_those_of_protocols, without_a_row
 from worlds import random_view, view
 
 import pisces.select
@@ -62,6 +62,7 @@ def columns(seen: View) -> list[bytes]:
 
 def test_every_selector_has_a_row() -> None:
     assert implementations(pisces.select, "pick") <= {type(make()) for make in SELECTORS.values()}
+    assert without_a_row("select", SELECTORS) == []
 
 
 @every_selector

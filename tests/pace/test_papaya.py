@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
-from runs import World, assert_lawful, of_kind, simulate
+from runs import World, assemble, assert_lawful, of_kind, outcome, simulate
 from worlds import update, view
 
 from pisces.aggregate.mean import DiscountedMean
 from pisces.errors import ConfigError
+from pisces.execute.base import Capabilities
+from pisces.execute.fake import FakeExecutor
 from pisces.pace.papaya import Papaya
 from pisces.policy import Policies, Release
 from pisces.select.uniform import Uniform
 from pisces.stop import Stop
+from pisces.types import Arrived, Event, Joined, Task
+
+JOINS = [Joined(0.0, client, 10) for client in range(2)]
+
+
+def arrived(task: Task, at: float) -> Arrived:
+    done = outcome(task)
+    return Arrived(at, task.id, task.client, done.weights, done.report)
 
 
 def test_refills_at_once_and_aggregates_at_its_goal() -> None:
@@ -40,6 +52,53 @@ def test_who_is_too_stale_is_called_off_and_not_accepted() -> None:
     assert pacer.accepts(world, update(1, version=6))
 
 
+def test_names_the_instant_of_the_next_timeout() -> None:
+    # At 100: the first is late already, the others are at 100.5 and 101.
+    running = [(0, 0, 39.5), (1, 0, 40.5), (2, 0, 41.0)]
+    world = view(running=running, now=100.0)
+    assert Papaya(3, 2, timeout_s=60.0).next_release(world) == 100.5
+    assert Papaya(3, 2, timeout_s=None).next_release(world) == math.inf
+
+
+def test_what_took_longer_is_not_accepted() -> None:
+    pacer, world = Papaya(3, 2, timeout_s=5.0), view()
+    assert pacer.accepts(world, update(0, latency_s=5.0))
+    assert not pacer.accepts(world, update(0, latency_s=5.25))
+    assert not pacer.accepts(world, update(0, version=0, latency_s=5.25, arrived_at=1e6))
+    # From 1.1 on 0.3 s end at 1.4, which by subtracting is 0.0...01 more than 0.3 s.
+    just_s = 1.1 + 0.3 - 1.1
+    assert just_s > 0.3
+    pacer = Papaya(3, 2, timeout_s=0.3)
+    assert pacer.accepts(world, update(0, latency_s=just_s, arrived_at=1.4))
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+def test_a_task_of_ten_seconds_is_never_used_with_a_timeout_of_five(cancels: bool) -> None:
+    def respond(task: Task, now: float) -> list[Event]:
+        return [arrived(task, now + (10.0 if task.client else 2.0))]
+
+    executor = FakeExecutor(JOINS, respond, Capabilities(cancels=cancels))
+    papaya = Papaya(2, 1, timeout_s=5.0)
+    world = World(concurrency=2, stop=Stop(time_s=40.0))
+    lines = assemble(Policies(Uniform(), papaya, DiscountedMean()), world, executor=executor).run()
+    slow = {line["task"] for line in of_kind(lines, "started") if line["client"] == 1}
+    used = {task for line in of_kind(lines, "aggregated") for task in line["tasks"]}
+    assert slow
+    assert used
+    assert not slow & used
+    late = {line["task"] for line in of_kind(lines, "dropped") if line["reason"] == "too late"}
+    assert bool(late & slow) is not cancels
+
+
+def test_called_off_at_the_instant_though_nothing_else_happens() -> None:
+    # Latency 10 s, timeout 8: with nobody else to wake the loop, and an empty buffer.
+    policies = Policies(Uniform(), Papaya(2, 1, timeout_s=8.0), DiscountedMean(reference="base"))
+    lines = simulate(policies, World(latencies=[10.0, 10.0], stop=Stop(time_s=30.0)))
+    off = [line["at"] for line in of_kind(lines, "failed") if "no report" in line["reason"]]
+    assert off == [8.0, 8.0, 16.0, 16.0, 24.0, 24.0]
+    assert of_kind(lines, "aggregated", "arrived") == []
+
+
 def test_late_and_stale_is_called_off_once() -> None:
     world = view(running=[(0, 0, 0.0)], version=9, now=1000.0)
     assert len(Papaya(3, 2, max_staleness=3).release(world)) == 1
@@ -52,7 +111,7 @@ def test_a_timeout_that_is_none_is_refused(timeout_s: float) -> None:
 
 
 def test_a_slow_client_loses_its_task_but_not_its_turn() -> None:
-    # Client 2 would take 20 s. Others arrive every second: at 5 it is noticed, and starts anew.
+    # Client 2 would take 20 s. At 5 it is called off, and starts anew.
     policies = Policies(Uniform(), Papaya(3, 2, timeout_s=5.0), DiscountedMean(reference="base"))
     world = World(latencies=[1.0, 1.0, 20.0], stop=Stop(time_s=12.0))
     lines = simulate(policies, world)

@@ -76,6 +76,8 @@ def test_an_unseen_client_counts_with_the_named_guess() -> None:
     assert pacer.due_at(world([8.0, NAN], running)) == 9.0
     # A guess below what is known changes nothing: 8 / 20.
     assert Adaptive(5, 20, unseen_latency_s=2.0).due_at(world([8.0, NAN], running)) == 0.4
+    # 0, as none: the slowest seen.
+    assert Adaptive(5, 20, unseen_latency_s=0.0).due_at(world([8.0, NAN], running)) == 0.4
 
 
 def test_without_a_guess_an_unseen_client_is_as_slow_as_the_slowest_seen() -> None:

@@ -14,7 +14,10 @@ MakeRun = Callable[..., Run]
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> MakeRun:
-    """A run of `protocol` and `seed` with these accuracies by instant, over at `end`."""
+    """A run of `protocol` and `seed` with these accuracies by instant, over at `end`.
+
+    One that is over for no `reason` is not over.
+    """
 
     def make(
         protocol: str,
@@ -22,6 +25,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         accuracies: Mapping[float, float | None],
         *,
         end: float = 100.0,
+        reason: str | None = "time limit",
         lines: Sequence[Mapping[str, Any]] = (),
         **summary: Any,
     ) -> Run:
@@ -32,8 +36,8 @@ def make_run(tmp_path: Path) -> MakeRun:
             {"kind": "evaluated", "at": at, "version": 0, "accuracy": value}
             for at, value in accuracies.items()
         ]
-        stopped = {"kind": "stopped", "at": end, "reason": "time limit"}
-        text = "".join(json.dumps(line) + "\n" for line in [*lines, *evaluated, stopped])
+        stopped = [{"kind": "stopped", "at": end, "reason": reason}] if reason else []
+        text = "".join(json.dumps(line) + "\n" for line in [*lines, *evaluated, *stopped])
         (path / "events.jsonl").write_text(text)
         if summary:
             counted = Run.open(path).summary

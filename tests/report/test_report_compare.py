@@ -189,6 +189,39 @@ def test_the_fastest_of_the_others_comes_first(make_run: MakeRun) -> None:
     assert [r.protocol for r in rows] == ["a", "at once", "soon", "b", "never"]
 
 
+def test_among_those_without_a_median_time_more_runs_there_come_first(make_run: MakeRun) -> None:
+    finals = {"ref": (0.9, 0.9), "worse": (0.1, 0.1), "none": (None, None), "half": (0.9, 0.05)}
+    finals |= {"better": (0.7, 0.3)}  # ends at 0.5, as `half` at 0.475, but never was at 0.8
+    runs = [
+        make_run(p, seed, {10.0: value})
+        for p, values in finals.items()
+        for seed, value in enumerate(values)
+    ]
+    rows = compare(runs, 0.8, reference="ref")
+    assert [row.protocol for row in rows] == ["ref", "half", "better", "worse", "none"]
+
+
+@pytest.mark.parametrize("reason", ["interrupted", None])
+def test_runs_cut_short_have_no_say(make_run: MakeRun, reason: str | None) -> None:
+    runs = [
+        make_run("pisces", 1, {20.0: 0.9}),
+        make_run("pisces", 2, {10.0: 0.1}, end=12.0, reason=reason),
+        make_run("oort", 1, {60.0: 0.9}),
+        make_run("oort", 2, {90.0: 0.9}),  # over 12 s it would be 7.5 or less
+        make_run("fedavg", 1, {10.0: 0.95}, end=12.0, reason=reason),
+    ]
+    pisces, oort, fedavg = compare(runs, 0.8)
+    assert (pisces.seeds, pisces.reached, pisces.num_cut_short) == ((1,), 1, 1)
+    assert (pisces.time_to_target_s, pisces.final) == (20.0, 0.9)
+    assert (oort.speedup, oort.speedup_bound, oort.num_pairs, oort.num_cut_short) == (3, "", 1, 0)
+    # Nothing but such a run: it is the last one, whatever it had reached.
+    assert (fedavg.seeds, fedavg.num_cut_short, fedavg.reached) == ((), 1, 0)
+    assert (fedavg.time_to_target_s, fedavg.speedup, fedavg.final) == (None, None, None)
+    assert (fedavg.versions, fedavg.updates, fedavg.wall_s) == (None, None, None)
+    # Nor is it the fastest.
+    assert [row.protocol for row in compare(runs[3:], 0.8)] == ["oort", "fedavg"]
+
+
 def test_a_run_without_a_final_value_counts_as_the_worst(make_run: MakeRun) -> None:
     values = [0.9, 0.8, None]
     runs = [make_run("pisces", seed, {10.0: value}) for seed, value in enumerate(values)]

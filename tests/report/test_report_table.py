@@ -77,6 +77,30 @@ def test_protocols_side_by_side() -> None:
     ]
 
 
+def test_runs_cut_short_are_counted_below_the_name() -> None:
+    some = replace(ROW, num_cut_short=1)
+    only = replace(
+        ROW,
+        protocol="oort",
+        seeds=(),
+        reached=0,
+        time_to_target_s=None,
+        versions=None,
+        updates=None,
+        max_staleness=None,
+        final=None,
+        wall_s=None,
+        num_cut_short=12,
+    )
+    shown = lines(comparison_table([some, only]))
+    assert [" ".join(line.split()) for line in shown[3:]] == [
+        "pisces 440 s 1,433 12,345 20 0.9877 4.6 s",
+        "1 cut short",
+        "oort - - - - - - -",
+        "12 cut short",
+    ]
+
+
 def test_nothing_is_cut_off_at_80_columns() -> None:
     wide = replace(
         OTHER,
@@ -184,3 +208,25 @@ def test_a_run_that_has_just_begun(make_run: Callable[..., Run]) -> None:
     assert shown["ended"] == "not finished, at 0 s"
     assert shown["staleness, mean and max"] == "-"
     assert not any(label.startswith("time to") for label in shown)
+
+
+def test_no_task_of_a_run_is_lost(make_run: Callable[..., Run]) -> None:
+    ends = [
+        {"kind": "arrived", "task": 0},
+        {"kind": "failed", "task": 1, "reason": "called off"},
+        {"kind": "failed", "task": 2, "reason": "the run stopped"},
+        {"kind": "failed", "task": 3, "reason": "crashed"},
+        {"kind": "left", "task": 4},
+        {"kind": "left"},  # a client with nothing to do
+    ]
+    tasks = [{"kind": "started", "task": t, "client": 0} for t in range(7)] + ends
+    lines = [{"at": 1.0, **line} for line in tasks]
+    over, growing = (
+        facts(run_table(make_run("pisces", seed, {}, lines=lines, reason=reason)))
+        for seed, reason in enumerate(["time limit", None])
+    )
+    assert growing["tasks started"] == "7"
+    assert growing["tasks called off"] == "2"
+    assert growing["tasks failed, clients left"] == "1, 2"
+    assert growing["tasks under way"] == "2"  # 5 and 6
+    assert "tasks under way" not in over

@@ -78,6 +78,22 @@ def test_two_steps_by_hand() -> None:
     assert values(selector) == pytest.approx(taught | {FAST: -0.020439})
 
 
+def test_what_comes_later_is_the_value_of_the_state_a_client_is_in_by_then() -> None:
+    # As above, but client 0 is the slowest when it is back, of 40 s: state (6 + 0) x 2 = 12, worth
+    # nothing yet. Energies 1 x 40, 3 x 20 and 2 x 30 J, mean 160/3: 0.75 of client 0. Its target is
+    # -0.05 - 0.0075 + 0.1 x 0, and FAST, in which it was picked, 0.1719 - 0.9 x 0.2294 = -0.03456.
+    selector = QLearning(**GREEDY)
+    picked(selector, three(0, 0.1), 3)
+    assert picked(selector, three(1, 0.3, num_reports=[2, 2, 1]), 1) == [0]
+    history = [Evaluated(2.0, 2, {"accuracy": 0.25})]
+    slow = view(
+        [1, 2, 3], latency_s=[40.0, 20.0, 30.0], version=2, history=history, num_reports=[3, 2, 1]
+    )
+    assert selector.states(slow)[0] == 12
+    picked(selector, slow, 1)
+    assert values(selector)[FAST] == pytest.approx(-0.03456)
+
+
 def test_a_task_that_came_to_nothing_shares_in_a_loss() -> None:
     # -0.05 - 0.01 x 0.9 = -0.059, 0.9 of it -0.0531; also for a gain of the loss it is.
     for settings_ in ({}, {"metric": "loss", "lower_is_better": True}):
@@ -125,7 +141,7 @@ def test_nothing_is_learned_without_a_new_evaluation() -> None:
 
 
 def test_a_metric_nobody_evaluates_is_refused() -> None:
-    told = "metric must be one that is evaluated, but is 'f1'; choose one of accuracy, loss"
+    told = "metric: must be one that is evaluated, not 'f1'; choose one of accuracy, loss"
     with pytest.raises(ConfigError, match=told):
         picked(QLearning(metric="f1"), three(0, 0.1), 1)
 
@@ -191,11 +207,11 @@ def test_goes_on_from_saved_state_while_learning(seed: int, num_before: int) -> 
 @pytest.mark.parametrize(
     ("settings_", "told"),
     [
-        ({"epsilon": 1.1}, "QLearning: epsilon must lie between 0 and 1, but is 1.1"),
-        ({"learning_rate": -0.1}, "learning_rate must lie between 0 and 1"),
-        ({"discount": NAN}, "discount must lie between 0 and 1, but is nan"),
-        ({"slow_w": -1.0}, "slow_w must lie between 0 and inf"),
-        ({"recent_versions": -1}, "recent_versions must lie between 0 and inf"),
+        ({"epsilon": 1.1}, "epsilon: must be less than or equal to 1, not 1.1"),
+        ({"learning_rate": -0.1}, "learning_rate: must be greater than or equal to 0"),
+        ({"discount": NAN}, "discount: must be less than or equal to 1, not nan"),
+        ({"slow_w": -1.0}, "slow_w: must be greater than or equal to 0"),
+        ({"recent_versions": -1}, "recent_versions: must be greater than or equal to 0"),
     ],
 )
 def test_bad_settings_are_refused(settings_: dict[str, float], told: str) -> None:

@@ -185,11 +185,11 @@ def test_only_who_was_given_a_task_is_saved() -> None:
 @pytest.mark.parametrize(
     ("settings_", "told"),
     [
-        ({"timeout_s": NAN}, "Trusting: timeout_s must lie between 0 and inf, but is nan"),
-        ({"ban": -16.0}, "ban must lie between 0 and inf, but is -16.0"),
-        ({"some": 0.6}, "some must lie between 0 and 0.5, but is 0.6"),
-        ({"min_trust": 51.0}, "min_trust must lie between 0 and 50, but is 51.0"),
-        ({"max_trust": 49.0}, "max_trust must lie between 50 and inf, but is 49.0"),
+        ({"timeout_s": NAN}, "timeout_s: must be greater than 0, not nan"),
+        ({"ban": -16.0}, "ban: must be greater than or equal to 0, not -16.0"),
+        ({"some": 0.6}, "some: must be at most most = 0.5, not 0.6"),
+        ({"min_trust": 51.0}, "min_trust: must be at most start = 50.0, not 51.0"),
+        ({"max_trust": 49.0}, "start: must be at most max_trust = 49.0, not 50.0"),
     ],
 )
 def test_bad_settings_are_refused(settings_: dict[str, float], told: str) -> None:

@@ -384,18 +384,26 @@ def test_state_survives_json() -> None:
 @pytest.mark.parametrize(
     ("settings_", "told"),
     [
-        ({"exploration": -0.5}, "exploration must lie between 0 and 1, but is -0.5"),
-        ({"exploration": 0.1}, "min_exploration must lie between 0 and 0.1, but is 0.3"),
-        ({"duration_percentile": 101}, "duration_percentile must lie between 0 and 100"),
-        ({"straggler_penalty": -1}, "straggler_penalty must lie between 0 and inf"),
-        ({"pacer_interval": 0}, "pacer_interval must lie between 1 and inf, but is 0"),
-        ({"max_blacklisted": 2}, "max_blacklisted must lie between 0 and 1"),
-        ({"exploration_draw": "dice"}, "'share' or 'binomial'.* instead of 'dice'"),
+        ({"exploration": -0.5}, "exploration: must be greater than or equal to 0, not -0.5"),
+        ({"max_picks": -3}, "max_picks: must be greater than or equal to 1, not -3"),
+        ({"duration_percentile": 101}, "duration_percentile: must be less than or equal to 100"),
+        ({"straggler_penalty": -1}, "straggler_penalty: must be greater than or equal to 0"),
+        ({"pacer_interval": 0}, "pacer_interval: must be greater than or equal to 1, not 0"),
+        ({"max_blacklisted": 2}, "max_blacklisted: must be less than or equal to 1"),
+        ({"exploration_draw": "dice"}, "must be 'share' or 'binomial', not 'dice'"),
     ],
 )
 def test_bad_settings_are_refused(settings_: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         Oort(**settings_)
+
+
+def test_who_explores_little_goes_on_so() -> None:
+    # The floor of 0.3 is for those who begin above it.
+    selector = Oort(exploration=0.1)
+    for version in range(3):
+        selector.pick(random_view(5, 50, version), 5, generator(5, "select"))
+        assert selector.state().values["exploration"] == 0.1
 
 
 @settings(max_examples=60, deadline=None)

@@ -112,6 +112,13 @@ def test_exploration_shrinks_with_each_selection_down_to_the_floor() -> None:
     assert seen == pytest.approx([0.9, 0.45, 0.3, 0.3])
 
 
+def test_who_explores_little_goes_on_so() -> None:
+    # The floor of 0.3 is for those who begin above it.
+    selector = Guided(exploration=0.1)
+    selector.pick(random_view(8, 60), 4, generator(8, "select"))
+    assert selector.state().values == {"share": 0.1}
+
+
 def test_asking_in_vain_does_not_shrink_the_share() -> None:
     selector = Guided()
     rng = generator(7, "select")
@@ -135,10 +142,20 @@ def test_state_survives_json() -> None:
 @pytest.mark.parametrize(
     ("settings_", "told"),
     [
-        ({"staleness_penalty": -0.1}, "staleness_penalty must lie between 0 and inf, but is -0.1"),
-        ({"exploration": 1.5}, "exploration must lie between 0 and 1, but is 1.5"),
-        ({"exploration_decay": NAN}, "exploration_decay must lie between 0 and 1, but is nan"),
-        ({"exploration": 0.2}, "min_exploration must lie between 0 and 0.2, but is 0.3"),
+        (
+            {"staleness_penalty": -0.1},
+            "staleness_penalty: must be greater than or equal to 0",
+        ),
+        (
+            {"staleness_penalty": float("inf")},
+            "must be less than or equal to 10, not inf",
+        ),
+        ({"exploration": 1.5}, "exploration: must be less than or equal to 1, not 1.5"),
+        (
+            {"exploration_decay": NAN},
+            "exploration_decay: must be less than or equal to 1",
+        ),
+        ({"loss_term": "roots"}, "loss_term: must be 'rms' or 'root', not 'roots'"),
     ],
 )
 def test_bad_settings_are_refused(settings_: dict[str, float], told: str) -> None:

@@ -159,11 +159,11 @@ def test_names_do_not_matter(seed: int, order: list[int], slots: int) -> None:
 @pytest.mark.parametrize(
     ("settings_", "told"),
     [
-        ({"num_tiers": 0}, "Tiers: num_tiers must lie between 1 and inf, but is 0"),
-        ({"every": 0}, "every must lie between 1 and inf"),
-        ({"credits_per_tier": 0}, "credits_per_tier must lie between 1 and inf"),
-        ({"profile_share": 1.5}, "profile_share must lie between 0 and 1, but is 1.5"),
-        ({"profile_tries": 0}, "profile_tries must lie between 1 and inf"),
+        ({"num_tiers": 0}, "num_tiers: must be greater than or equal to 1, not 0"),
+        ({"every": 0}, "every: must be greater than or equal to 1"),
+        ({"credits_per_tier": 0}, "credits_per_tier: must be greater than or equal to 1"),
+        ({"profile_share": 1.5}, "profile_share: must be less than or equal to 1, not 1.5"),
+        ({"profile_tries": 0}, "profile_tries: must be greater than or equal to 1"),
     ],
 )
 def test_bad_settings_are_refused(settings_: dict[str, float], told: str) -> None:

@@ -133,11 +133,11 @@ def facts() -> Facts:
     )
 
 
-def recorded(folder: Path, *pictures: plan.Picture) -> Record:
+def recorded(folder: Path, *pictures: plan.Picture, target: float = 0.9) -> Record:
     (folder / "events.jsonl").write_text('{"kind": "stopped", "at": 1.0, "reason": "time"}\n')
     (folder / "summary.json").write_text(json.dumps(SUMMARY))
     plans = planned(plan.load(folder), folder, WISH)
-    return record_of(Run.open(folder), plans[0], facts(), pictures)
+    return record_of(Run.open(folder), plans[0], replace(facts(), target=target), pictures)
 
 
 @pytest.fixture
@@ -157,6 +157,19 @@ def test_curves_are_thinned_and_keep_their_end(made: Record) -> None:
     # Every tenth version, the 1st to the 241st, and the last.
     assert (len(made.versions), made.versions[-2:]) == (26, (241, 250))
     assert made.versions_at[-1] == 249.5
+
+
+@pytest.mark.parametrize(("target", "met"), [(0.9, 225), (0.904, 226), (0.996, 249)])
+def test_a_curve_shows_when_the_target_was_met(folder: Path, target: float, met: int) -> None:
+    # 225 is one of every third, 226 is kept because it is the first to reach 226/250.
+    kept = recorded(folder, "curves", target=target)
+    reached = [t for t, v in zip(kept.times, kept.values, strict=True) if v and v >= target]
+    assert reached[0] == met == kept.measures["time_to_target"][0]
+    assert len(kept.times) == 84 + (met == 226)
+
+
+def test_a_target_that_is_not_met_adds_nothing(folder: Path) -> None:
+    assert len(recorded(folder, "curves", target=0.999).times) == 84
 
 
 def test_clients_are_kept_of_the_first_seed(made: Record) -> None:

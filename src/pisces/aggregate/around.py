@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from pisces.clients.view import View
-from pisces.policy import Aggregator, Combination
+from pisces.policy import Aggregator, Combination, Traits
 from pisces.types import State, Update, Weights
 
 
@@ -16,7 +16,7 @@ class Around(Aggregator):
     """Changes what an inner aggregator is given, or what it makes of it."""
 
     def __init__(self, inner: Aggregator) -> None:
-        self._inner = inner
+        self.inner = inner
 
     @abstractmethod
     def combine(
@@ -24,25 +24,29 @@ class Around(Aggregator):
     ) -> Combination:
         """The next version's weights, with the inner aggregator's help."""
 
-    @property
-    def mixes_in_turn(self) -> bool:
+    def require_room(self, num_clients: int, weights: Weights) -> None:
         """If the inner one does."""
-        return self._inner.mixes_in_turn
+        self.inner.require_room(num_clients, weights)
 
     @property
-    def needs_several(self) -> bool:
-        """If the inner one does."""
-        return self._inner.needs_several
+    def needs(self) -> Traits:
+        """As the inner one."""
+        return self.inner.needs
 
     @property
-    def averages(self) -> bool:
-        """If the inner one does."""
-        return self._inner.averages
+    def alike(self) -> Mapping[str, float]:
+        """As the inner one."""
+        return self.inner.alike
+
+    @property
+    def publishes_other(self) -> bool:
+        """As the inner one."""
+        return self.inner.publishes_other
 
     def state(self) -> State:
         """The inner aggregator's."""
-        return self._inner.state()
+        return self.inner.state()
 
     def restore(self, state: State) -> None:
         """Take it up."""
-        self._inner.restore(state)
+        self.inner.restore(state)

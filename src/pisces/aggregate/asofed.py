@@ -58,7 +58,7 @@ class AsoFed(Aggregator):
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:
         """The mean, with these clients' last models replaced."""
-        self._last.require_room(view.clients.num_clients, weights.flat)
+        self.require_room(view.clients.num_clients, weights)
         made = moved(
             weights, self._against_last(updates, weights), self._shares(updates, view), "base"
         )
@@ -67,6 +67,10 @@ class AsoFed(Aggregator):
         for update in updates:  # copies: what an update holds may be a row of many's results
             self._last.put(update.client, update.weights.flat.clone())
         return made
+
+    def require_room(self, num_clients: int, weights: Weights) -> None:
+        """A model of each must fit."""
+        self._last.require_room(num_clients, weights.flat)
 
     def _against_last(self, updates: Sequence[Update], weights: Weights) -> list[Update]:
         """The same, as if trained from their clients' last models, or from the mean."""

@@ -2,14 +2,16 @@
 
 Each version carries the accidents of the few clients behind it. In an average over the updates of
 the last few cohorts most of these cancel, which makes a better model where accidents are what is
-wrong with a version, and a worse one where it is only that training is not far enough yet. (Polyak
-and Juditsky, "Acceleration of Stochastic Approximation by Averaging", SIAM J. 1992.)
+wrong with a version, and a worse one where it is only that training is not far enough yet.
 Clients go on training from the versions themselves: the average lags, the training does not.
 
     average += (version - average) * m / min(horizon, m + seen / 2)
 
 for a version made of m updates after `seen` others: the horizon is counted in updates, because a
 pace may put one or twenty into a version, and is half of all there were while those are few.
+
+Ours, after Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", SIAM J.
+Control Optim. 1992. Differs from theirs: it forgets, theirs is over all there ever were.
 """
 
 from __future__ import annotations
@@ -60,13 +62,13 @@ class Averaged(Around):
     """Publishes the average of an inner aggregator's versions over `horizon` updates."""
 
     def __init__(self, inner: Aggregator, *, horizon: float) -> None:
-        if inner.averages:
+        if inner.publishes_other:
             raise ConfigError("what is published is an average already: leave one of the two out")
         super().__init__(inner)
         self._average = RunningAverage(horizon)
 
     @property
-    def averages(self) -> bool:
+    def publishes_other(self) -> bool:
         """That is what it does."""
         return True
 
@@ -74,17 +76,17 @@ class Averaged(Around):
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:
         """The inner aggregator's version, and the average with it."""
-        made = self._inner.combine(weights, updates, view, rng)
+        made = self.inner.combine(weights, updates, view, rng)
         average = self._average.add(made.weights.flat, len(updates))
         return replace(made, published=Weights(average, weights.layout))
 
     def state(self) -> State:
         """The average so far, and the inner aggregator's state."""
         state = self._average.state()
-        state.add("inner", self._inner.state())
+        state.add("inner", self.inner.state())
         return state
 
     def restore(self, state: State) -> None:
         """Take both up."""
         self._average.restore(state)
-        self._inner.restore(state.part("inner"))
+        self.inner.restore(state.part("inner"))

@@ -14,8 +14,6 @@ Trained parameters are calibrated. Buffers such as BatchNorm statistics are aver
 reported, against the current model. The coefficients recorded are those of the updates,
 server_rate / K; what the cache adds is not among them.
 
-With `remember` off every h_i stays zero: FedBuff without discount.
-
 Differs from the paper:
 
 * N are the clients that ever joined, which may grow during a run. Who has left for good counts on
@@ -47,11 +45,9 @@ class Calibrated(Aggregator):
         self,
         *,
         server_rate: float = 1.0,
-        remember: bool = True,
         max_cache_bytes: int = MAX_CACHE_BYTES,
     ) -> None:
         self._server_rate = server_rate
-        self._remember = remember
         self._last = ClientVectors(max_cache_bytes)
         self._sum: torch.Tensor | None = None  # of all of them; none: nobody has reported
 
@@ -60,14 +56,16 @@ class Calibrated(Aggregator):
     ) -> Combination:
         """The mean of the updates, and what their clients' last ones differ from everybody's."""
         num_clients = view.clients.num_clients
-        if self._remember:
-            self._last.require_room(num_clients, weights.parameters)
+        self.require_room(num_clients, weights)
         start = self._calibrated(weights, updates, num_clients)
         shares = np.full(len(updates), 1 / len(updates))
         made = moved(start, updates, shares, "base", self._server_rate)
-        if self._remember:
-            self._note(updates)
+        self._note(updates)
         return made
+
+    def require_room(self, num_clients: int, weights: Weights) -> None:
+        """The trained parameters of each must fit."""
+        self._last.require_room(num_clients, weights.parameters)
 
     def _calibrated(self, weights: Weights, updates: Sequence[Update], num_clients: int) -> Weights:
         """The weights moved by the mean of all h_i, less that over the buffer."""

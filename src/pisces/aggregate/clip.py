@@ -33,6 +33,7 @@ from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Aggregator, Combination
 from pisces.types import Update, Weights
+from pisces.words import Positive
 
 
 class Clipped(Around):
@@ -42,7 +43,7 @@ class Clipped(Around):
     """
 
     def __init__(
-        self, inner: Aggregator, *, norm: Annotated[float, "longest an update may be"]
+        self, inner: Aggregator, *, norm: Annotated[Positive, "longest an update may be"]
     ) -> None:
         if not (norm > 0 and isfinite(norm)):
             raise ConfigError(f"updates are clipped to a norm above 0, not {norm}")
@@ -58,7 +59,7 @@ class Clipped(Around):
             update if length <= self._norm else _shortened(update, self._norm / length)
             for update, length in zip(updates, lengths, strict=True)
         ]
-        return self._inner.combine(weights, shortened, view, rng)
+        return self.inner.combine(weights, shortened, view, rng)
 
 
 def _length(update: Update) -> torch.Tensor:

@@ -27,7 +27,7 @@ from pisces.aggregate.mean import Floats
 from pisces.aggregate.staleness import INVERSE_ROOT, Discount
 from pisces.clients.view import View
 from pisces.errors import ConfigError
-from pisces.policy import Aggregator, Combination
+from pisces.policy import Aggregator, Combination, Trait, Traits
 from pisces.types import Update, Weights
 
 
@@ -39,9 +39,9 @@ class Mixing(Aggregator):
         self._staleness = staleness
 
     @property
-    def mixes_in_turn(self) -> bool:
-        """That is the rule, meant for updates that come one at a time."""
-        return True
+    def needs(self) -> Traits:
+        """Of several the last would count most."""
+        return frozenset({Trait.ONE_AT_A_TIME})
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator

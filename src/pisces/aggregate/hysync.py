@@ -8,6 +8,9 @@ Shi et al., "HySync: Hybrid Federated Learning with Effective Synchronization", 
 one after the other, the last of many updates would cover all others; their mean does justice to
 each.
 
+Where every arrival makes a version, as in `hysync`, several are combined only if they come at the
+very same instant or in one tick: with `tick_s` 0 and latencies that differ it is FedAsync.
+
 Differs from the paper: this is a reconstruction from the idea, that a crowd is merged in one
 synchronous average before it is mixed in. The mixing by alpha and f is FedAsync's, a mean is as
 stale as its parts are on average, and the threshold is a parameter without a usual value.
@@ -24,7 +27,7 @@ from pisces.aggregate.mean import moved
 from pisces.aggregate.staleness import INVERSE_ROOT, Discount
 from pisces.clients.view import View
 from pisces.errors import ConfigError
-from pisces.policy import Aggregator, Combination
+from pisces.policy import Aggregator, Combination, Traits
 from pisces.types import Update, Weights
 
 
@@ -40,6 +43,11 @@ class Hybrid(Aggregator):
         self._alpha = alpha
         self._staleness = staleness
         self._one_by_one = Mixing(alpha, staleness)
+
+    @property
+    def needs(self) -> Traits:
+        """Up to the threshold it is FedAsync's rule, which several do not suit."""
+        return self._one_by_one.needs if self._threshold > 1 else frozenset()
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator

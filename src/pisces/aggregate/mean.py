@@ -21,7 +21,7 @@ Differs from the papers:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 from pisces.clients.view import View
 from pisces.policy import Aggregator, Combination
 from pisces.types import Update, Weights
+from pisces.words import Reference, Share
 
 Floats: TypeAlias = NDArray[np.float64]
-Reference = Literal["current", "base"]
-Share = Literal["samples", "equal"]
 
 
 class DiscountedMean(Aggregator):

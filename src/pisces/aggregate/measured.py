@@ -23,6 +23,9 @@ point back to where the model was, and the same way. Three differences from `mea
   the pace makes.
 
 With a `full_share` of 0 and beta 0 it is the plain mean by samples.
+
+Ours: what the Pisces paper averages (`mean.py`) takes steps of full length whoever is behind them.
+docs/decisions/009 has numbers.
 """
 
 from __future__ import annotations

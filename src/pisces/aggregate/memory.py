@@ -1,7 +1,8 @@
 """One vector per client, for aggregators that remember what each of them said last.
 
 That is a model for every client who ever reports, so there is a limit, and whoever would go beyond
-it once everybody has reported is told so at the first version, not when memory runs out.
+it once everybody has reported is told so before the run, where it is known how many there will be,
+else as soon as too many have joined: not when memory runs out.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Differs from the authors' code:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -64,6 +64,11 @@ class SimilarityMean(Aggregator):
         self._half_staleness = half_staleness
         self._similarity_weight = similarity_weight
         self._movement: torch.Tensor | None = None  # none: there was no version before
+
+    @property
+    def alike(self) -> Mapping[str, float]:
+        """It is the bound of PORT's pace that halves freshness."""
+        return {"staleness_bound (half_staleness)": self._half_staleness}
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator

@@ -37,11 +37,12 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import torch
 
-from pisces.aggregate.mean import DiscountedMean, Floats, Reference, Share, moved
+from pisces.aggregate.mean import DiscountedMean, Floats, moved
 from pisces.clients.view import View
 from pisces.errors import ConfigError
-from pisces.policy import Aggregator, Combination
+from pisces.policy import Aggregator, Combination, Trait, Traits
 from pisces.types import Update, Weights
+from pisces.words import Reference, Share
 
 MOST_VALUES = 2**22  # side by side: 16 MiB, and some ten times that while they are sorted
 NEARLY = 1e-5  # of all the weight: sums of shares are not exact
@@ -188,15 +189,15 @@ class RobustMean(Aggregator):
         reference: Reference = "current",
         server_rate: float = 1.0,
     ) -> None:
-        self._rule = rule
+        self.rule = rule
         self._mean = DiscountedMean(share=share, staleness_penalty=staleness_penalty)
         self._reference = reference
         self._server_rate = server_rate
 
     @property
-    def needs_several(self) -> bool:
+    def needs(self) -> Traits:
         """The centre of one update is that update."""
-        return True
+        return frozenset({Trait.SEVERAL})
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
@@ -204,7 +205,7 @@ class RobustMean(Aggregator):
         """The current weights, moved towards the centre."""
         counts = self._mean.coefficients(updates, view)
         steps = Steps(weights, updates, counts, self._reference, self._server_rate)
-        return self._rule.moved(steps)
+        return self.rule.moved(steps)
 
 
 def _median(rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:

@@ -61,7 +61,10 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Momentum:
-    """FedAvgM's; see the module's formulas. Rate 1 and beta 0 change nothing."""
+    """FedAvgM: the step goes on.
+
+    See the module's formulas. Rate 1 and beta 0 change nothing.
+    """
 
     rate: float = 1.0
     beta: float = 0.9
@@ -80,7 +83,10 @@ class Momentum:
 
 @dataclass(frozen=True, slots=True)
 class Adam:
-    """FedAdam's; see the module's formulas."""
+    """FedAdam: the step as a gradient for Adam.
+
+    See the module's formulas.
+    """
 
     rate: float
     beta1: float = 0.9
@@ -103,7 +109,10 @@ class Adam:
 
 
 class Yogi(Adam):
-    """FedYogi's; see the module's formulas. Its v forgets large steps more slowly than Adam's."""
+    """FedYogi: the step as a gradient for Yogi, which forgets large ones more slowly than Adam.
+
+    See the module's formulas.
+    """
 
     def _next(self, v: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
         return v - (1 - self.beta2) * square * (v - square).sign()
@@ -111,7 +120,10 @@ class Yogi(Adam):
 
 @dataclass(frozen=True, slots=True)
 class AMSGrad:
-    """FADAS's; see the module's formulas. Without `patience` staleness does not count."""
+    """FADAS: the step as a gradient for AMSGrad, which never forgets large ones.
+
+    See the module's formulas. Without `patience` staleness does not count.
+    """
 
     rate: float
     beta1: float = 0.9
@@ -144,24 +156,24 @@ class Optimized(Around):
     """
 
     def __init__(self, inner: Aggregator, rule: Rule) -> None:
-        if inner.averages:
+        if inner.publishes_other:
             raise ConfigError(INSIDE_OUT)
         super().__init__(inner)
-        self._rule = rule
+        self.rule = rule
         self._memory: Memory = {}
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:
         """The rule's step along the inner aggregator's."""
-        made = self._inner.combine(weights, updates, view, rng)
+        made = self.inner.combine(weights, updates, view, rng)
         if made.published is not None:
             raise ConfigError(INSIDE_OUT)
         split = weights.layout.num_parameters
         now, inner = weights.flat[:split], made.weights.flat[:split]
         pseudo = inner - now
         staleness = max(u.staleness(view.version) for u in updates)
-        step, memory = self._rule.step(pseudo, staleness, self._memory)
+        step, memory = self.rule.step(pseudo, staleness, self._memory)
         new = made.weights.flat.clone()
         # In floats, now + (inner - now) may be next to inner: a step left as it was stays exact.
         new[:split] = torch.where(step == pseudo, inner, now + step)
@@ -173,13 +185,13 @@ class Optimized(Around):
         """What the rule remembers, and the inner aggregator's state."""
         state = State()
         state.add("rule", State(arrays=dict(self._memory)))
-        state.add("inner", self._inner.state())
+        state.add("inner", self.inner.state())
         return state
 
     def restore(self, state: State) -> None:
         """Take both up."""
         self._memory = state.part("rule").arrays
-        self._inner.restore(state.part("inner"))
+        self.inner.restore(state.part("inner"))
 
 
 def _before(memory: Memory, name: str, pseudo: torch.Tensor, start: float = 0.0) -> torch.Tensor:

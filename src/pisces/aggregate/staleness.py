@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -21,22 +21,21 @@ from pisces.aggregate.mean import Floats
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.types import Update
-
-Form: TypeAlias = Literal["constant", "polynomial", "hinge"]
+from pisces.words import Forms
 
 
 @dataclass(frozen=True, slots=True)
 class Discount:
     """One of the module's functions; the settings of the others do nothing."""
 
-    form: Form = "polynomial"
+    form: Forms = "polynomial"
     penalty: float = 0.5
     hinge_slope: float = 10.0
     hinge_start: float = 4.0
 
     def __post_init__(self) -> None:
-        if self.form not in get_args(Form):
-            raise ConfigError(f"staleness: must be one of {get_args(Form)}, not {self.form!r}")
+        if self.form not in get_args(Forms):
+            raise ConfigError(f"staleness: must be one of {get_args(Forms)}, not {self.form!r}")
         for name in ("penalty", "hinge_slope", "hinge_start"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:

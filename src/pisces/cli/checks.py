@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from pisces.config import MIXED, Config
+from pisces.config import Config
 from pisces.errors import ConfigError, DataError, MissingDataError, MissingPackageError
+from pisces.policy import ANSWERS
 from pisces.study.runs import Planned
 from pisces.study.work import Work
 
@@ -59,7 +60,7 @@ def _worlds(left: Sequence[Wanted]) -> Collection[Sequence[Wanted]]:
 
 
 def _world(config: Config) -> str:
-    return config.model_dump_json(exclude={"protocol", "protocols", *MIXED})
+    return config.model_dump_json(exclude={"protocol", "protocols", *ANSWERS})
 
 
 def _build(wanted: Sequence[Wanted], checked: Checked) -> None:

@@ -11,14 +11,24 @@ import typer
 
 from pisces import config
 from pisces.cli.console import Json, Quiet, stderr
-from pisces.cli.many import Job, at_once, jobs_of, run_all
-from pisces.cli.options import Changes, ConfigFile, Out, Target, fresh_folder, make, names, numbers
+from pisces.cli.left import left_in
+from pisces.cli.many import Job, at_once, has_begun, jobs_of, run_all
+from pisces.cli.options import Changes, ConfigFile, Target, fresh_folder, names, numbers
 from pisces.cli.report import show_comparison
 from pisces.config import Config
 from pisces.errors import ConfigError
+from pisces.record.reader import Run
+from pisces.report.compare import is_cut_short
 
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Runs at a time; without it one per processor core.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder to write, or to go on in where runs were cut short; without it a new one "
+        "below ./runs."
+    ),
 ]
 
 
@@ -57,8 +67,8 @@ def compare(
     folder = out or fresh_folder(f"{file.stem}-compare")
     chosen = all_that_run(base) if protocols.strip() == "all" else names(protocols)
     todo = jobs_of(base, chosen, numbers(seeds), folder)
-    make(folder)
-    run_and_show(todo, goal, folder, num_workers=jobs, as_json=as_json, quiet=quiet)
+    with left_in(folder, todo) as left:
+        run_and_show(todo, left, goal, folder, num_workers=jobs, as_json=as_json, quiet=quiet)
 
 
 def all_that_run(base: Config) -> list[str]:
@@ -85,6 +95,7 @@ def all_that_run(base: Config) -> list[str]:
 
 def run_and_show(
     jobs: Sequence[Job],
+    left: Sequence[Job],
     target: float,
     folder: Path,
     *,
@@ -92,13 +103,18 @@ def run_and_show(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Make the runs, then show what came of them; exits with 130 if interrupted."""
-    num_workers = min(num_workers or at_once(jobs[0].config.train.device), len(jobs))
-    runs, interrupted = run_all(jobs, num_workers, quiet=quiet)
+    """Make the runs that are left, then show all of them; exits with 130 if interrupted."""
+    num_workers = min(num_workers or at_once(jobs[0].config.train.device), len(left))
+    interrupted = bool(left) and run_all(left, num_workers, quiet=quiet)
+    runs = [Run.open(job.out) for job in jobs if has_begun(job.out)]
     if runs:
         first = runs[0]  # of the protocol named first, if it was begun at all
         metric = jobs[0].config.stop.metric
         show_comparison(runs, target, metric, folder, reference=first.protocol, as_json=as_json)
     if interrupted:
-        stderr.print(f"interrupted: {len(runs)} of {len(jobs)} runs were begun")
+        num_done = sum(not is_cut_short(run) for run in runs)
+        text = f"interrupted: {num_done} of {len(jobs)} runs are done"
+        if runs:
+            text += f"; the same command with --out {folder} goes on"
+        stderr.print(text, soft_wrap=True, highlight=False, markup=False)
         raise typer.Exit(130)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib import resources
 
 from pisces import config
-from pisces.cli.compare import Jobs, run_and_show
+from pisces.cli.compare import Jobs, Out, run_and_show
 from pisces.cli.console import Json, Quiet, stderr
+from pisces.cli.left import left_in
 from pisces.cli.many import jobs_of
-from pisces.cli.options import Out, fresh_folder, make
+from pisces.cli.options import fresh_folder
 
 PROTOCOLS = ("pisces", "fedbuff", "oort", "fedavg")
 SEEDS = (1, 2, 3, 4, 5)
@@ -31,12 +32,20 @@ def demo(
     base = config.parse(text, source="demo.toml")
     folder = out or fresh_folder("demo")
     todo = jobs_of(base, PROTOCOLS, SEEDS, folder)
-    make(folder)
-    (folder / "demo.toml").write_text(text, "utf-8")
-    if not quiet:
-        stderr.print(
-            f"{base.clients.count} clients, {base.clients.concurrency} at a time, to "
-            f"{base.stop.target:.0%} accuracy; {len(SEEDS)} seeds x {len(PROTOCOLS)} protocols"
-        )
     assert base.stop.target is not None
-    run_and_show(todo, base.stop.target, folder, num_workers=jobs, as_json=as_json, quiet=quiet)
+    with left_in(folder, todo) as left:
+        (folder / "demo.toml").write_text(text, "utf-8")
+        if not quiet:
+            stderr.print(
+                f"{base.clients.count} clients, {base.clients.concurrency} at a time, to "
+                f"{base.stop.target:.0%} accuracy; {len(SEEDS)} seeds x {len(PROTOCOLS)} protocols"
+            )
+        run_and_show(
+            todo,
+            left,
+            base.stop.target,
+            folder,
+            num_workers=jobs,
+            as_json=as_json,
+            quiet=quiet,
+        )

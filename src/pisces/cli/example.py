@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pisces.build import PARTS, PROTOCOLS, settings_of
-from pisces.config import MIXED, Config, Section, Zipf, sections
+from pisces.config import Config, Section, Zipf, sections
+from pisces.policy import ANSWERS
 from pisces.settings import schema_of
 
 WIDTH = 34  # column of the comments
@@ -26,7 +27,7 @@ def _head() -> Iterator[str]:
     yield "# A Pisces run: every key with its default value."
     yield "# A key behind '#' has no value unless you give it one; --set KEY=none takes it away."
     yield ""
-    yield from _keys(Config, MIXED)
+    yield from _keys(Config, ANSWERS)
 
 
 def _tables() -> Iterator[str]:

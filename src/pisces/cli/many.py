@@ -1,8 +1,8 @@
 """Many runs at once, in one-thread worker processes.
 
-The parent learns how they are doing from their run folders. When it must stop (Ctrl-C, or a run
-that failed) it interrupts the runs under way, which end cleanly with what they have, and starts no
-more. Workers do not outlive it, however it ends.
+The parent learns how they are doing from their run folders. When it must stop (Ctrl-C, SIGTERM, or
+a run that failed) it interrupts the runs under way, which end cleanly with what they have, and
+starts no more. Workers do not outlive it, however it ends.
 """
 
 from __future__ import annotations
@@ -19,25 +19,30 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from pisces import config
 from pisces.cli.progress import REFRESH_S, Board, Standing, shown
 from pisces.config import Config
 from pisces.errors import ConfigError, RunError
-from pisces.record.reader import Run, called
+from pisces.record.reader import called
 from pisces.record.tail import Tail
 from pisces.record.writer import EVENTS
 from pisces.train.processes import born_deaf, end_with_parent
+
+if TYPE_CHECKING:
+    from pisces.parts import Simulation
 
 MOST_BROKEN = 3  # processes that died around a run before it is given up
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A run to be made."""
+    """A run to be made; `again`, in the place of what is there."""
 
     config: Config
     out: Path
+    again: bool = False
 
     @property
     def name(self) -> str:
@@ -56,12 +61,22 @@ def jobs_of(base: Config, protocols: Sequence[str], seeds: Sequence[int], out: P
         for protocol in protocols:
             one = build.resolved(base.model_copy(update={"protocol": protocol, "seed": seed}))
             jobs.append(Job(one, out / f"{called(one.model_dump())}-seed{seed}"))
-    for job in jobs:
-        if job.out.exists():
-            raise RunError(f"{job.out} exists already: choose another folder with --out")
-    for job in jobs[: len(protocols)]:
-        build.simulation(job.config)
+    _check(jobs[: len(protocols)])
     return jobs
+
+
+def _check(jobs: Sequence[Job]) -> None:
+    """Refuse settings that do not suit one of these, which differ in nothing but the protocol."""
+    from pisces import build
+
+    world: Simulation | None = None  # data and model are the same for all
+    for job in jobs:
+        try:
+            policies = build.policies_of(job.config)
+            world = replace(world, policies=policies) if world else build.simulation(job.config)
+        except ConfigError as error:
+            is_told = len(jobs) == 1 or f"protocols.{job.config.protocol}" in str(error)
+            raise error if is_told else ConfigError(f"{job.config.protocol}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +87,8 @@ class Failure:
     error: Exception
 
 
-def run_all(jobs: Sequence[Job], num_workers: int, *, quiet: bool) -> tuple[list[Run], bool]:
-    """Make all runs; returns those that were begun, and whether it was interrupted."""
+def run_all(jobs: Sequence[Job], num_workers: int, *, quiet: bool) -> bool:
+    """Make all runs; was it interrupted?"""
     stop = jobs[0].config.stop
     standings = [Standing(job.name, job.config.seed, stop) for job in jobs]
     crew = Crew(jobs, standings, num_workers)
@@ -82,8 +97,13 @@ def run_all(jobs: Sequence[Job], num_workers: int, *, quiet: bool) -> tuple[list
             redraw()
     for failure in crew.failures:
         raise failure.error
-    begun = [Run.open(job.out) for job in jobs if _has_begun(job.out / EVENTS)]
-    return begun, crew.interrupted
+    return crew.interrupted
+
+
+def has_begun(run: Path) -> bool:
+    """Is there anything in its record?"""
+    events = run / EVENTS
+    return events.exists() and events.stat().st_size > 0
 
 
 def at_once(device: str) -> int:
@@ -113,7 +133,8 @@ class Crew:
 
     A run that fails ends the work, unless `keep_going`: it is then noted in `failures`, and the
     others go on in fresh processes, for what failed may have spoilt its own (a GPU's state, say).
-    What was left of a run that was begun before is then removed as it is begun anew.
+    What was left of a run that was begun before is then removed as it is begun anew; otherwise only
+    where its job says so.
     """
 
     def __init__(
@@ -142,7 +163,8 @@ class Crew:
 
     def __enter__(self) -> None:
         # Ctrl-C is noted, not raised: raised while a worker starts, it would lose that worker.
-        self._handler = signal.signal(signal.SIGINT, self._note_interrupt)
+        asked = (signal.SIGINT, signal.SIGTERM)
+        self._handlers = {number: signal.signal(number, self._note_interrupt) for number in asked}
 
     def __exit__(self, *error: object) -> None:
         """Interrupt the runs under way, wait for them, and end the workers."""
@@ -151,7 +173,8 @@ class Crew:
             _interrupt_workers()  # again and again: one that is being set up does not listen yet
             busy = wait(busy, REFRESH_S).not_done
         self._pool.shutdown()
-        signal.signal(signal.SIGINT, self._handler)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
 
     def _note_interrupt(self, _signal: int, _frame: FrameType | None) -> None:
         self.interrupted = True
@@ -174,7 +197,7 @@ class Crew:
             self._pool, self._spoilt = self._new_pool(), False
         while self._todo and len(self._busy) < self._num_workers and not self._spoilt:
             work = self._todo.popleft()
-            if self._keep_going:
+            if self._keep_going or work.job.again:
                 shutil.rmtree(work.job.out, ignore_errors=True)  # begun once, not finished
             with born_deaf():
                 future = self._pool.submit(_make_run, work.job, self._num_workers)
@@ -196,6 +219,8 @@ class Crew:
         """A worker died and took all others with it: nobody knows whose fault it was."""
         self._spoilt = True
         work.num_broken += 1
+        if self.interrupted:
+            return  # it was sent to all of them, and nobody is to blame
         if not self._keep_going or work.num_broken == MOST_BROKEN:
             error = RunError(
                 "a worker process was killed, perhaps for lack of memory: try fewer --jobs"
@@ -211,10 +236,6 @@ def _interrupt_workers() -> None:
         if child.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGINT)
-
-
-def _has_begun(events: Path) -> bool:
-    return events.exists() and events.stat().st_size > 0
 
 
 # --- in the workers -------------------------------------------------------------------------------

@@ -70,10 +70,8 @@ def _settings(maker: Callable[..., Any], name: str) -> dict[str, Any]:
     from pisces.settings import schema_of
 
     return {
-        key: {
-            "default": None if field.is_required() else field.default,
-            "about": field.description or "",
-        }
+        key: ({} if field.is_required() else {"default": field.default})
+        | {"about": field.description or ""}
         for key, field in schema_of(maker, name).model_fields.items()
     }
 
@@ -109,7 +107,7 @@ def _part(table: str, name: str) -> dict[str, Any]:
 
 
 def _answers(policies: Policies) -> Iterator[tuple[str, str]]:
-    """What each of its policies' files says of itself."""
+    """What each of its policies says of itself."""
     yield "who", _says(policies.selector)
     yield "when", _says(policies.pacer)
     yield "how", " ".join(_says(part) for part in _layers(policies.aggregator))
@@ -120,12 +118,14 @@ def _layers(aggregator: Any) -> Iterator[Any]:
     """An aggregator and those it is wrapped around."""
     while aggregator is not None:
         yield aggregator
-        aggregator = getattr(aggregator, "_inner", None)
+        aggregator = getattr(aggregator, "inner", None)
 
 
 def _says(policy: object) -> str:
-    module = sys.modules[type(policy).__module__]
-    return (inspect.getdoc(module) or "").splitlines()[0]
+    """In the words of its rule, if it has one, or else of its file."""
+    rule = getattr(policy, "rule", None)
+    source = sys.modules[type(policy).__module__] if rule is None else type(rule)
+    return (inspect.getdoc(source) or "").splitlines()[0]
 
 
 def _listing(all_facts: list[dict[str, Any]]) -> Table:
@@ -147,8 +147,8 @@ def _explain(facts: dict[str, Any]) -> None:
 
 
 def _setting(key: str, facts: dict[str, Any]) -> tuple[str, str, str]:
-    default = "none" if facts["default"] is None else str(facts["default"])
-    return key, default, escape(facts["about"])
+    default = facts.get("default", "needed")
+    return key, "none" if default is None else str(default), escape(facts["about"])
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Table:

@@ -11,8 +11,9 @@ import typer
 
 from pisces.cli.console import Json, print_json, stderr, stdout
 from pisces.errors import RunError
-from pisces.record.reader import REPLACING, Run, find_runs
-from pisces.report.compare import compare
+from pisces.policy import ANSWERS
+from pisces.record.reader import Run, find_runs
+from pisces.report.compare import compare, is_cut_short
 from pisces.report.table import comparison_table, run_table
 from pisces.stop import lower_is_better
 
@@ -37,6 +38,9 @@ def report(
         Path | None, typer.Option(help="Where plots go; default: the first folder.")
     ] = None,
     as_json: Json = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Do not say where the plots are.")
+    ] = False,
 ) -> None:
     """Show finished, interrupted or running runs: a table and plots.
 
@@ -53,11 +57,11 @@ def report(
     _warn_of_differences(runs)
     pictures = out or folders[0]
     if len(runs) == 1:
-        _show_run(runs[0], goal, by, pictures, as_json=as_json)
+        _show_run(runs[0], goal, by, pictures, as_json=as_json, quiet=quiet)
     elif goal is None:
         raise RunError("these runs have no target in common: say one with --target 0.9")
     else:
-        show_comparison(runs, goal, by, pictures, reference=reference, as_json=as_json)
+        show_comparison(runs, goal, by, pictures, reference=reference, as_json=as_json, quiet=quiet)
 
 
 def show_comparison(
@@ -68,25 +72,32 @@ def show_comparison(
     *,
     reference: str | None = None,
     as_json: bool,
+    quiet: bool = False,
 ) -> None:
-    """Protocols side by side on stdout, and the plots beside the runs."""
+    """Protocols side by side on stdout, and the plots beside the runs.
+
+    Runs cut short are drawn only where there are no others, and then without the target.
+    """
     rows = compare(runs, target, metric=metric, reference=reference)
-    pictures = _draw(runs, target, metric, out)
+    over = [run for run in runs if not is_cut_short(run)]
+    pictures = _draw(over, target, metric, out) if over else _draw(runs, None, metric, out)
     if as_json:
         print_json({"rows": [asdict(row) for row in rows], "plots": pictures})
         return
     stdout.print(comparison_table(rows, target=target, metric=metric, width=stdout.width))
-    _name(pictures)
+    _name([] if quiet else pictures)
 
 
-def _show_run(run: Run, target: float | None, metric: str, out: Path, *, as_json: bool) -> None:
+def _show_run(
+    run: Run, target: float | None, metric: str, out: Path, *, as_json: bool, quiet: bool
+) -> None:
     table = run_table(run, target=target, metric=metric)
     pictures = _draw([run], target, metric, out)
     if as_json:
         print_json({**run.summary, "plots": pictures})
         return
     stdout.print(table)
-    _name(pictures)
+    _name([] if quiet else pictures)
 
 
 def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path) -> list[str]:
@@ -146,7 +157,7 @@ def _warn_of_differences(runs: Sequence[Run]) -> None:
 
 def _world_of(run: Run) -> dict[str, Any]:
     """All settings but those that may differ in a comparison, dotted."""
-    free = ("protocol", "protocols", *REPLACING, "seed", "stop", "evaluate")
+    free = ("protocol", "protocols", *ANSWERS, "seed", "stop", "evaluate")
     tables = {k: v for k, v in run.config.items() if k not in free}
     return {
         f"{table}.{key}": value

@@ -23,6 +23,7 @@ TERMINATED = 143
 EXIT_CODES = {
     "interrupted": 130,
     "no clients left": 3,
+    "nobody may be selected": 3,
     "no trusted clients left": 3,
     "silent clients": 3,
 }

@@ -1,8 +1,9 @@
 """Whose losses stand apart? DBSCAN over the losses of updates from similar versions.
 
-Jiang et al., "Pisces: Efficient Federated Learning via Guided Asynchronous Training", section 4.2,
-"Robustness against training loss outliers": a newcomer's loss is clustered with those trained from
-versions {t-k, ..., t}; if it belongs to no cluster it is an outlier and costs its client a credit.
+Jiang et al., "Pisces: Efficient Federated Learning via Guided Asynchronous Training", SoCC 2022,
+section 4.2, "Robustness against training loss outliers": a newcomer's loss is clustered with those
+trained from versions {t-k, ..., t}; if it belongs to no cluster it is an outlier and costs its
+client a credit.
 
 Differs from the paper:
 

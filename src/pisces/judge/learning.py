@@ -29,7 +29,8 @@ It does not see labels that are wrong in a way which can be learnt (every 1 call
 ones where local training is long enough to learn them by heart. Clients that do not tell what is
 left are not judged (ours do not before two epochs, as samples have to be seen again); nor is
 anybody where what is usual is negative: such losses have no zero to measure from.
-docs/decisions/012 has numbers.
+
+Ours, in place of the paper's clusters (`clusters.py`); docs/decisions/012 has numbers.
 """
 
 from __future__ import annotations

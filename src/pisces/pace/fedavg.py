@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.clients.view import View
-from pisces.policy import Pacer, Release
+from pisces.policy import Pacer, Release, Trait, Traits
 from pisces.types import Update
 
 
@@ -44,9 +44,10 @@ class Rounds(Pacer):
         return self._enough or 1
 
     @property
-    def in_rounds(self) -> bool:
-        """That is what it is."""
-        return True
+    def gives(self) -> Traits:
+        """Rounds, and whoever arrives in one together; that may be one."""
+        num = Trait.ONE_AT_A_TIME if 1 in (self._concurrency, self._enough) else Trait.SEVERAL
+        return frozenset({Trait.ROUNDS, Trait.GROUPS, num})
 
     def slots(self, view: View) -> int:
         """A whole cohort, once the last one is done with."""

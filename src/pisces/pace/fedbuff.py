@@ -12,7 +12,7 @@ Differs from the paper:
 from __future__ import annotations
 
 from pisces.clients.view import View
-from pisces.policy import Pacer
+from pisces.policy import Pacer, Trait, Traits
 from pisces.types import Update
 
 
@@ -33,9 +33,9 @@ class Buffered(Pacer):
         return self._size
 
     @property
-    def one_at_a_time(self) -> bool:
-        """With a buffer of one."""
-        return self._size == 1
+    def gives(self) -> Traits:
+        """With a buffer of one, each update by itself."""
+        return frozenset({Trait.ONE_AT_A_TIME if self._size == 1 else Trait.SEVERAL})
 
     def slots(self, view: View) -> int:
         """Whatever is free."""

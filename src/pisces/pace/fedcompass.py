@@ -24,7 +24,7 @@ import numpy as np
 
 from pisces.clients.view import View
 from pisces.errors import ConfigError
-from pisces.policy import Pacer
+from pisces.policy import Pacer, Trait, Traits
 from pisces.types import Update
 
 
@@ -38,9 +38,15 @@ class Grouped(Pacer):
         self._slack = slack
 
     @property
-    def needs_steps(self) -> bool:
+    def needs(self) -> Traits:
         """Nobody arrives together by chance."""
-        return True
+        return frozenset({Trait.STEPS})
+
+    @property
+    def gives(self) -> Traits:
+        """Those who arrive together; that may be one."""
+        num = Trait.ONE_AT_A_TIME if self._concurrency == 1 else Trait.SEVERAL
+        return frozenset({Trait.GROUPS, num})
 
     def slots(self, view: View) -> int:
         """Whatever is free; whoever waits keeps its seat."""

@@ -7,19 +7,26 @@ are asked for at once, and every `goal` updates make a version. A client has `ti
 
 Differs from the paper:
 
-* who is timed out or too stale is noticed when something happens, not at the very instant: while
-  clients come and go that is soon. It is called off, and free to be started again;
+* whoever is timed out is called off at that instant (with a tick: at the next), and free to be
+  started again. An update that was under way for longer is not used, should one arrive;
 * secure aggregation and the placement of tasks on servers are not part of a pace.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.pace.fedbuff import Buffered
 from pisces.policy import Release
+from pisces.types import Update
+
+ROUNDING = 1e-11  # relative: whoever takes exactly as long as it may is in time
 
 
 class Papaya(Buffered):
@@ -40,12 +47,18 @@ class Papaya(Buffered):
         super().__init__(concurrency, goal, max_staleness=max_staleness)
         self._timeout_s = timeout_s
 
+    def accepts(self, view: View, update: Update) -> bool:
+        """Is it fresh enough, and in time?"""
+        most_s = math.inf if self._timeout_s is None else self._timeout_s
+        slack_s = ROUNDING * (1 + update.arrived_at)
+        return update.latency_s <= most_s + slack_s and super().accepts(view, update)
+
     def release(self, view: View) -> Sequence[Release]:
         """Whoever runs for too long, or from too old a version."""
         running = view.running
         reasons: dict[int, str] = {}
         if self._timeout_s is not None:
-            late = view.now - running.started_at >= self._timeout_s
+            late = view.now >= self._times_out_at(view)
             reason = f"no report within {self._timeout_s:g} s"
             reasons |= dict.fromkeys(running.task_ids[late].tolist(), reason)
         if self._max_staleness is not None:
@@ -53,3 +66,12 @@ class Papaya(Buffered):
             reason = f"more than {self._max_staleness} versions behind"
             reasons |= dict.fromkeys(running.task_ids[stale].tolist(), reason)
         return [Release(task_id, reason) for task_id, reason in reasons.items()]
+
+    def next_release(self, view: View) -> float:
+        """When the next of those in time runs out of it."""
+        times_out_at = self._times_out_at(view)
+        return float(times_out_at[times_out_at > view.now].min(initial=math.inf))
+
+    def _times_out_at(self, view: View) -> NDArray[np.float64]:
+        most_s = math.inf if self._timeout_s is None else self._timeout_s
+        return np.asarray(view.running.started_at + most_s)

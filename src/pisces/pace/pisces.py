@@ -1,8 +1,8 @@
 """Adaptive pace: aggregate once (slowest running client's latency) / b has passed.
 
-Jiang et al., "Pisces: Efficient Federated Learning via Guided Asynchronous Training", section 5.2,
-Algorithm 1. With exact latencies no update is staler than b (Theorem 1, whose last line should read
-m <= b). Real latencies vary, so there are three modes:
+Jiang et al., "Pisces: Efficient Federated Learning via Guided Asynchronous Training", SoCC 2022,
+section 5.2, Algorithm 1. With exact latencies no update is staler than b (Theorem 1, whose last
+line should read m <= b). Real latencies vary, so there are three modes:
 
 * `paper` believes each client's last latency;
 * `elapsed` also counts the time a client has been running already, if that is longer;
@@ -22,19 +22,20 @@ Differs from the paper:
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pisces.clients.view import View
 from pisces.pace.spaced import ROUNDING, Spaced
-
-Mode = Literal["paper", "elapsed", "strict"]
+from pisces.words import Mode
 
 
 class Adaptive(Spaced):
-    """Spaces aggregations so that the slowest running client stays within `bound` versions (b)."""
+    """Spaces aggregations so that the slowest running client stays within `bound` versions (b).
+
+    An `unseen_latency_s` of 0, as none, is as slow as the slowest seen.
+    """
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Adaptive(Spaced):
     ) -> None:
         super().__init__(concurrency, bound)
         self._mode = mode
-        self._unseen_latency_s = unseen_latency_s
+        self._unseen_latency_s = unseen_latency_s or None
 
     @property
     def needs_deadline(self) -> bool:

@@ -15,7 +15,7 @@ Differs from the paper:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.pace.fedbuff import Buffered
-from pisces.policy import Release
+from pisces.policy import Release, Trait, Traits
 
 
 class Port(Buffered):
@@ -46,9 +46,14 @@ class Port(Buffered):
         return True
 
     @property
-    def one_at_a_time(self) -> bool:
-        """Whoever is pulled comes along."""
-        return False
+    def gives(self) -> Traits:
+        """Whoever is pulled comes along, also where the buffer is for one."""
+        return frozenset({Trait.SEVERAL})
+
+    @property
+    def alike(self) -> Mapping[str, float]:
+        """PORT's mean takes it for the staleness that halves freshness."""
+        return {"staleness_bound (half_staleness)": self._bound}
 
     def slots(self, view: View) -> int:
         """Whatever is free, unless a version is only waiting for who is pulled."""

@@ -23,6 +23,9 @@ interval, each version multiplies the time it has been running by (left + 1) / l
 at 4 t and none at b t / 2. One that should be back by now is thought to need its usual latency once
 more: it may have fallen silent, and is not worth slowing everybody down for long. Of these, whoever
 has no interval left is waited for no more, and its update is staler than b.
+
+Ours, after the pace of the paper (Jiang et al., SoCC 2022, section 5.2), from which it differs as
+said; docs/decisions/009 has numbers.
 """
 
 from __future__ import annotations

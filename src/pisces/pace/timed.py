@@ -15,11 +15,13 @@ Differs from the paper:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from pisces.clients.view import View
 from pisces.errors import ConfigError
-from pisces.policy import Pacer
+from pisces.policy import Pacer, Trait, Traits
 
 
 class Timed(Pacer):
@@ -32,14 +34,15 @@ class Timed(Pacer):
         self._timeout_s = timeout_s
 
     @property
-    def in_rounds(self) -> bool:
-        """Up to the timeout; seats are filled after an aggregation only."""
-        return True
+    def gives(self) -> Traits:
+        """Rounds, up to the timeout; seats are filled after an aggregation only."""
+        num = Trait.ONE_AT_A_TIME if self._concurrency == 1 else Trait.SEVERAL
+        return frozenset({Trait.ROUNDS, Trait.GROUPS, num})
 
     @property
-    def late_after_s(self) -> float:
-        """The timeout."""
-        return self._timeout_s
+    def alike(self) -> Mapping[str, float]:
+        """Whoever takes longer counts next time."""
+        return {"timeout_s": self._timeout_s}
 
     def slots(self, view: View) -> int:
         """Every free seat, until the first is started from this version or something waits."""

@@ -23,11 +23,13 @@ from pisces.aggregate.server import Adam, AMSGrad, Momentum, Optimized, Yogi
 from pisces.aggregate.staleness import Discount
 from pisces.aggregate.teafed import MixedMean
 from pisces.policy import Aggregator
-from pisces.protocols.words import (
+from pisces.words import (
     Against,
     Beta,
     CacheBytes,
+    DirectionWeight,
     Form,
+    FreshnessWeight,
     FullShare,
     HingeSlope,
     HingeStart,
@@ -46,12 +48,15 @@ from pisces.protocols.words import (
 
 def mean(
     *,
-    share: ShareBy = "samples",
+    share: ShareBy = "equal",
     staleness_penalty: Penalty = 0.5,
     reference: Against = "base",
     server_rate: ServerRate = 1.0,
 ) -> Aggregator:
-    """A mean in which stale updates count less: FedBuff's; without staleness, FedAvg's."""
+    """A mean in which stale updates count less: FedBuff's.
+
+    By samples, and where nobody is stale, it is FedAvg's.
+    """
     return DiscountedMean(
         share=share,
         staleness_penalty=staleness_penalty,
@@ -70,10 +75,8 @@ def measured(
 def similarity(
     concurrency: int,
     *,
-    staleness_weight: Annotated[float, Field(ge=0, description="of freshness")] = 1.0,
-    similarity_weight: Annotated[
-        float, Field(ge=0, description="of pointing where the model last went")
-    ] = 1.0,
+    staleness_weight: FreshnessWeight = 1.0,
+    similarity_weight: DirectionWeight = 1.0,
     half_staleness: Annotated[
         float | None, Field(gt=0, description="staleness that halves freshness; none: C")
     ] = None,

@@ -20,11 +20,18 @@ from pisces.pace.fedcompass import Grouped
 from pisces.pace.papaya import Papaya
 from pisces.pace.port import Port
 from pisces.policy import Policies
-from pisces.protocols.words import (
+from pisces.select.fedcompass import Compass
+from pisces.select.uniform import Uniform
+from pisces.words import (
     Against,
     Bound,
     BufferSize,
     CacheBytes,
+    CalledOffBeyond,
+    DirectionWeight,
+    FreshnessWeight,
+    MaxSteps,
+    MinSteps,
     MixingRate,
     MostStale,
     Patience,
@@ -34,8 +41,6 @@ from pisces.protocols.words import (
     Slack,
     TaskTimeout,
 )
-from pisces.select.fedcompass import Compass
-from pisces.select.uniform import Uniform
 
 
 def fedbuff(
@@ -97,8 +102,8 @@ def papaya(
     *,
     buffer_size: BufferSize = None,
     staleness_penalty: Penalty = 0.5,
-    timeout_s: TaskTimeout = 240,
-    max_staleness: Annotated[int | None, Field(ge=0, description="abort what is staler")] = None,
+    timeout_s: TaskTimeout = 240.0,
+    max_staleness: CalledOffBeyond = None,
     server_rate: ServerRate = 0.01,
     server: Annotated[Literal["adam", "sgd"], Field(description="the server's optimiser")] = "adam",
 ) -> Policies:
@@ -115,10 +120,8 @@ def port(
     *,
     buffer_size: BufferSize = None,
     staleness_bound: Bound = None,
-    staleness_weight: Annotated[float, Field(ge=0, description="of freshness")] = 1.0,
-    similarity_weight: Annotated[
-        float, Field(ge=0, description="of pointing where the model last went")
-    ] = 1.0,
+    staleness_weight: FreshnessWeight = 1.0,
+    similarity_weight: DirectionWeight = 1.0,
 ) -> Policies:
     """PORT (Su and Li, IWQoS 2022): FedBuff; who would be too stale hands in what there is."""
     bound = concurrency if staleness_bound is None else staleness_bound
@@ -133,12 +136,8 @@ def port(
 def fedcompass(
     concurrency: int,
     *,
-    min_steps: Annotated[
-        int | None, Field(ge=1, description="fewest local steps; none: a fifth of the plan's")
-    ] = None,
-    max_steps: Annotated[
-        int | None, Field(ge=1, description="most local steps; none: the plan's")
-    ] = None,
+    min_steps: MinSteps = None,
+    max_steps: MaxSteps = None,
     slack: Slack = 1.2,
 ) -> Policies:
     """FedCompass (Li et al., ICLR 2024): as many steps for each as let groups arrive together.

@@ -9,7 +9,7 @@ from pydantic import Field
 from pisces.judge.clusters import LossOutliers
 from pisces.judge.learning import NothingLearnt
 from pisces.policy import Judge
-from pisces.protocols.words import Drop, Window
+from pisces.words import Drop, Window
 
 
 def learning(concurrency: int) -> Judge:

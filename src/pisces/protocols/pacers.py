@@ -11,22 +11,25 @@ from pisces.pace.fedavg import Rounds
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.fedcompass import Grouped
 from pisces.pace.papaya import Papaya
-from pisces.pace.pisces import Adaptive, Mode
+from pisces.pace.pisces import Adaptive
 from pisces.pace.port import Port
 from pisces.pace.remaining import Remaining
 from pisces.pace.timed import Timed
 from pisces.policy import Pacer
 from pisces.protocols.buffered import goal_of
 from pisces.protocols.synchronous import enough_of
-from pisces.protocols.words import (
+from pisces.words import (
     Bound,
     BufferSize,
+    CalledOffBeyond,
+    Mode,
     MostStale,
     OverSelection,
     RoundDeadline,
     Slack,
     TaskTimeout,
     Timeout,
+    Unseen,
     WideBound,
 )
 
@@ -59,7 +62,7 @@ def papaya(
     *,
     buffer_size: BufferSize = None,
     timeout_s: TaskTimeout = 240.0,
-    max_staleness: MostStale = None,
+    max_staleness: CalledOffBeyond = None,
 ) -> Pacer:
     """Papaya's: as buffered, but tasks that run too long or got too stale are called off."""
     after_s = None if timeout_s == inf else timeout_s
@@ -82,10 +85,7 @@ def adaptive(
         Mode,
         Field(description="paper: latency / b; elapsed: or time running / b; strict: a hard bound"),
     ] = "paper",
-    unseen_latency_s: Annotated[
-        float | None,
-        Field(ge=0, description="latency of a client not seen yet; none: the slowest seen"),
-    ] = None,
+    unseen_latency_s: Unseen = 180.0,
 ) -> Pacer:
     """The Pisces paper's: versions are the slowest running latency / b apart."""
     bound = concurrency if staleness_bound is None else staleness_bound

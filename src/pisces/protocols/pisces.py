@@ -20,22 +20,25 @@ from pisces.pace.pisces import Adaptive
 from pisces.pace.remaining import Remaining
 from pisces.policy import Aggregator, Judge, Pacer, Policies
 from pisces.protocols.buffered import goal_of
-from pisces.protocols.words import (
+from pisces.select.pisces import Guided
+from pisces.select.uniform import Uniform
+from pisces.words import (
     Bound,
     BufferSize,
     Drop,
+    Exploration,
+    ExplorationDecay,
+    FullShare,
     Guard,
+    MinExploration,
     Pace,
     Penalty,
-    Probability,
     SelectionPenalty,
     Unseen,
     WeightPenalty,
     WideBound,
     Window,
 )
-from pisces.select.pisces import Guided
-from pisces.select.uniform import Uniform
 
 
 def pisces(
@@ -52,17 +55,11 @@ def pisces(
         ),
     ] = None,
     selection_penalty: SelectionPenalty = 0.5,
-    exploration: Annotated[Probability, Field(description="share of slots to explore with")] = 0.9,
-    exploration_decay: Annotated[Probability, Field(description="its factor per selection")] = 0.98,
-    min_exploration: Annotated[Probability, Field(description="its floor")] = 0.3,
+    exploration: Exploration = 0.9,
+    exploration_decay: ExplorationDecay = 0.98,
+    min_exploration: MinExploration = 0.3,
     weight_penalty: WeightPenalty = 0.5,
-    full_share: Annotated[
-        Probability | None,
-        Field(
-            description="share of the samples at work that makes a full step; 0: any does; none: "
-            "0.5 to 1, by where updates point"
-        ),
-    ] = None,
+    full_share: FullShare = None,
     average: Annotated[
         float,
         Field(
@@ -93,7 +90,7 @@ def pisces(
 
 def _pacer(concurrency: int, bound: int, pace: Pace, unseen_latency_s: float | None) -> Pacer:
     if pace != "remaining":
-        return Adaptive(concurrency, bound, mode=pace, unseen_latency_s=unseen_latency_s or None)
+        return Adaptive(concurrency, bound, mode=pace, unseen_latency_s=unseen_latency_s)
     if unseen_latency_s is not None:
         raise ConfigError(
             f"unseen_latency_s: {unseen_latency_s} would do nothing: the pace remaining needs no "
@@ -120,7 +117,7 @@ def pisces_paper(
     bound = concurrency if staleness_bound is None else staleness_bound
     return Policies(
         selector=Guided(selection_penalty),
-        pacer=Adaptive(concurrency, bound, unseen_latency_s=unseen_latency_s or None),
+        pacer=Adaptive(concurrency, bound, unseen_latency_s=unseen_latency_s),
         aggregator=DiscountedMean(reference="base"),
         judge=LossOutliers(
             concurrency, window=outlier_window, max_staleness=bound, drop=drop_outliers
@@ -145,7 +142,7 @@ def pisces_artifact(
     """
     return Policies(
         selector=Guided(penalty, loss_term="root"),
-        pacer=Adaptive(concurrency, concurrency, unseen_latency_s=unseen_latency_s or None),
+        pacer=Adaptive(concurrency, concurrency, unseen_latency_s=unseen_latency_s),
         aggregator=DiscountedMean(staleness_penalty=penalty),
         judge=LossOutliers(concurrency, eps=0.5) if guard else None,
     )

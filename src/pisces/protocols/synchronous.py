@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Annotated
-
-from pydantic import Field
 
 from pisces.aggregate.mean import DiscountedMean
 from pisces.pace.fedavg import Rounds
 from pisces.pace.timed import Timed
 from pisces.policy import Policies
-from pisces.protocols.words import OverSelection, RoundDeadline, Timeout
 from pisces.select.autofl import QLearning
 from pisces.select.fedar import Trusting
 from pisces.select.fedcs import Fitting
 from pisces.select.oort import Oort
 from pisces.select.tifl import Tiers
 from pisces.select.uniform import Uniform
+from pisces.words import (
+    AskedShare,
+    EnergyWeight,
+    Epsilon,
+    LowerIsBetter,
+    MaxLatency,
+    MinExamples,
+    MinTrust,
+    NumTiers,
+    OverSelection,
+    RankedEvery,
+    RewardMetric,
+    RoundDeadline,
+    RoundLimit,
+    SequentialUpload,
+    StragglerPenalty,
+    TierCredits,
+    Timeout,
+)
 
 
 def fedavg(
@@ -39,9 +54,7 @@ def fedavg(
 def oort(
     concurrency: int,
     *,
-    straggler_penalty: Annotated[
-        float, Field(ge=0, description="exponent of the slow clients' penalty (alpha)")
-    ] = 2.0,
+    straggler_penalty: StragglerPenalty = 2.0,
     over_selection: OverSelection = None,
     round_deadline_s: RoundDeadline = None,
 ) -> Policies:
@@ -53,11 +66,9 @@ def oort(
 def tifl(
     concurrency: int,
     *,
-    num_tiers: Annotated[int, Field(ge=1, description="tiers of like speed")] = 5,
-    every: Annotated[int, Field(ge=1, description="draws between two rankings of tiers")] = 10,
-    credits_per_tier: Annotated[
-        int | None, Field(ge=1, description="how often a tier may be drawn; none: no limit")
-    ] = None,
+    num_tiers: NumTiers = 5,
+    every: RankedEvery = 10,
+    credits_per_tier: TierCredits = None,
     over_selection: OverSelection = None,
     round_deadline_s: RoundDeadline = None,
 ) -> Policies:
@@ -70,11 +81,9 @@ def tifl(
 def fedcs(
     concurrency: int,
     *,
-    deadline_s: Annotated[float, Field(gt=0, description="longest round wanted")] = 180.0,
-    asked_share: Annotated[float, Field(gt=0, le=1, description="of the free clients")] = 0.1,
-    sequential_upload_s: Annotated[
-        float, Field(ge=0, description="per client, one after the other, as in the paper")
-    ] = 0.0,
+    deadline_s: RoundLimit = 180.0,
+    asked_share: AskedShare = 0.1,
+    sequential_upload_s: SequentialUpload = 0.0,
 ) -> Policies:
     """FedCS (Nishio and Yonetani, ICC 2019): as many as fit into a round of given length."""
     fitting = Fitting(
@@ -86,12 +95,10 @@ def fedcs(
 def autofl(
     concurrency: int,
     *,
-    epsilon: Annotated[float, Field(ge=0, le=1, description="share of slots for anybody")] = 0.1,
-    energy_weight: Annotated[
-        float, Field(ge=0, description="what the energy of the mean client costs, in the metric")
-    ] = 0.01,
-    metric: Annotated[str, Field(description="whose gain is the reward")] = "accuracy",
-    lower_is_better: Annotated[bool, Field(description="of that metric")] = False,
+    epsilon: Epsilon = 0.1,
+    energy_weight: EnergyWeight = 0.01,
+    metric: RewardMetric = "accuracy",
+    lower_is_better: LowerIsBetter = False,
 ) -> Policies:
     """AutoFL (Kim and Wu, MICRO 2021): cohorts by what Q-learning found worth their energy."""
     learner = QLearning(
@@ -107,13 +114,9 @@ def fedar(
     concurrency: int,
     *,
     timeout_s: Timeout = 60.0,
-    max_latency_s: Annotated[
-        float | None, Field(gt=0, description="leave out who took longer last time; none: nobody")
-    ] = None,
-    min_examples: Annotated[int, Field(ge=0, description="leave out who has fewer samples")] = 0,
-    min_trust: Annotated[
-        float, Field(ge=0, le=50, description="least of it (50 at first, 100 at most)")
-    ] = 10.0,
+    max_latency_s: MaxLatency = None,
+    min_examples: MinExamples = 0,
+    min_trust: MinTrust = 10.0,
 ) -> Policies:
     """FedAR (Imteaj and Amini, ICMLA 2020): clients by trust, a timeout, the late count next time.
 
@@ -121,7 +124,7 @@ def fedar(
     """
     selector = Trusting(
         timeout_s=timeout_s,
-        max_latency_s=math.inf if max_latency_s is None else max_latency_s,
+        max_latency_s=max_latency_s,
         min_examples=min_examples,
         min_trust=min_trust,
     )

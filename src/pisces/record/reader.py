@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.errors import RunError
+from pisces.policy import ANSWERS
 from pisces.record.lines import Line
 from pisces.record.summary import Tally, curve, metrics_of, time_to_target
 from pisces.record.writer import CONFIG, EVENTS, MODEL, SUMMARY
@@ -21,7 +22,6 @@ from pisces.record.writer import CONFIG, EVENTS, MODEL, SUMMARY
 if TYPE_CHECKING:
     import torch
 
-REPLACING = ("select", "pace", "aggregate", "judge")  # tables of a config: a policy each
 NUM_NEARBY = 5  # run folders named in an error message, so that it stays readable
 
 
@@ -132,7 +132,7 @@ class Run:
 def called(config: Mapping[str, Any]) -> str:
     """A config's protocol, then what replaces parts of it: `fedbuff+guided+clip+adam`."""
     names = [config["protocol"]]
-    for table in REPLACING:
+    for table in ANSWERS:
         part = config.get(table)
         while isinstance(part, dict):
             names.append(part.get("policy"))

@@ -4,13 +4,16 @@ A run that ended without meeting the target is never left out. Its time to targe
 longer than the run, so a speed-up involving it is known only as an interval, and everything said
 about speed-ups is computed for both ends of these intervals: where the ends agree the number is
 exact, otherwise it is a bound and marked as one.
+
+A run that was interrupted or is not over is another matter: where it stands says when somebody
+lost patience, not how good its protocol is. It is counted, and has no say in anything else.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +29,9 @@ BySeed: TypeAlias = Mapping[int | None, "Result"]
 @dataclass(frozen=True, slots=True)
 class Row:
     """One protocol: medians over its seeds, but the largest `max_staleness`.
+
+    Besides these there are `num_cut_short` runs that were interrupted or are not over; a protocol
+    that has no others has no medians.
 
     Speed-ups are the reference's over this protocol (time of this / time of the reference) on the
     `num_pairs` seeds both have. `speedup_bound` says whether their median is exact or only bounded;
@@ -46,12 +52,13 @@ class Row:
     speedup_max: float | None
     speedup_low: float | None
     speedup_high: float | None
-    versions: float
-    updates: float
+    versions: float | None
+    updates: float | None
     max_staleness: int | None
     final: float | None
     wall_s: float | None
     speedup_most: float | None = None
+    num_cut_short: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +93,36 @@ def compare(
 ) -> list[Row]:
     """One row per protocol: the reference, then the fastest first.
 
-    Without a reference it is Pisces, or where there is none the fastest.
+    Those whose time is not known follow by how many of their runs reached the target, then by their
+    final value. Without a reference it is Pisces, or where there is none the fastest.
     """
-    results = {
-        protocol: {
-            seed: Result(run.time_to_target(target, metric), run.summary)
-            for seed, run in group.items()
-        }
-        for protocol, group in by_protocol(runs).items()
-    }
-    if not results:
+    groups = by_protocol(runs)
+    if not groups:
         raise RunError("there are no runs to compare: give at least one run folder")
+    results = {name: _results(group, target, metric) for name, group in groups.items()}
     if reference is None:
         fastest = min(results, key=lambda name: _standing(results[name]))
         reference = "pisces" if "pisces" in results else fastest
     if reference not in results:
         raise RunError(f"no run of the reference {reference!r}: choose one of {', '.join(results)}")
-    first = _row(reference, results[reference], Speedup(), metric)
-    others = [
-        _row(name, group, paired_speedup(group, results[reference]), metric)
-        for name, group in results.items()
-        if name != reference
-    ]
-    return [first, *sorted(others, key=_time_or_inf)]
+    rows = [_row(name, group, results[reference], metric) for name, group in results.items()]
+    rows = [replace(r, num_cut_short=len(groups[r.protocol]) - len(r.seeds)) for r in rows]
+    return sorted(rows, key=lambda row: (row.protocol != reference, *_place(row, metric)))
+
+
+def is_cut_short(run: Run) -> bool:
+    """Was it interrupted, or killed, or is it not over yet?"""
+    return run.summary["reason"] in (None, "interrupted")
+
+
+def _results(
+    runs: Mapping[int | None, Run], target: float, metric: str
+) -> dict[int | None, Result]:
+    return {
+        seed: Result(run.time_to_target(target, metric), run.summary)
+        for seed, run in runs.items()
+        if not is_cut_short(run)
+    }
 
 
 def by_protocol(runs: Iterable[Run]) -> dict[str, dict[int | None, Run]]:
@@ -124,7 +138,8 @@ def by_protocol(runs: Iterable[Run]) -> dict[str, dict[int | None, Run]]:
     return groups
 
 
-def _row(protocol: str, results: BySeed, speedup: Speedup, metric: str) -> Row:
+def _row(protocol: str, results: BySeed, reference: BySeed, metric: str) -> Row:
+    speedup = Speedup() if results is reference else paired_speedup(results, reference)
     summaries = [result.summary for result in results.values()]
     times = [result.time_s for result in results.values()]
     staleness = [s["max_staleness"] for s in summaries if s["max_staleness"] is not None]
@@ -140,8 +155,8 @@ def _row(protocol: str, results: BySeed, speedup: Speedup, metric: str) -> Row:
         speedup_max=speedup.max,
         speedup_low=speedup.low,
         speedup_high=speedup.high,
-        versions=float(np.median([s["versions"] for s in summaries])),
-        updates=float(np.median([s["num_updates"] for s in summaries])),
+        versions=_median([s["versions"] for s in summaries], unknown=math.inf),
+        updates=_median([s["num_updates"] for s in summaries], unknown=math.inf),
         max_staleness=max(staleness, default=None),
         final=_median([s["final"].get(metric) for s in summaries], unknown=_worst(metric)),
         wall_s=_median([s["wall_s"] for s in summaries], unknown=math.inf),
@@ -179,17 +194,21 @@ def _worst(metric: str) -> float:
 
 
 def _median(values: Iterable[float | None], unknown: float) -> float | None:
-    return _finite(np.median([unknown if value is None else value for value in values]))
+    known = [unknown if value is None else value for value in values]
+    return _finite(float(np.median(known))) if known else None
 
 
 def _standing(results: BySeed) -> tuple[float, float]:
     """The smaller, the better: share of runs that did not get there, then the median time."""
-    times = [math.inf if r.time_s is None else r.time_s for r in results.values()]
+    times = [math.inf if r.time_s is None else r.time_s for r in results.values()] or [math.inf]
     return float(np.mean(np.isinf(times))), float(np.median(times))
 
 
-def _time_or_inf(row: Row) -> float:
-    return math.inf if row.time_to_target_s is None else row.time_to_target_s
+def _place(row: Row, metric: str) -> tuple[float, float, float]:
+    """The smaller, the further up."""
+    time = math.inf if row.time_to_target_s is None else row.time_to_target_s
+    final = _worst(metric) if row.final is None else row.final
+    return time, -row.reached, final if lower_is_better(metric) else -final
 
 
 def _finite(value: float) -> float | None:

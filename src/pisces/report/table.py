@@ -49,7 +49,7 @@ def comparison_table(
         ):
             table.add_column(heading, justify="right", no_wrap=True)
         for number, row in enumerate(rows):
-            table.add_row(whole(row.protocol, room), *_cells(row, is_reference=number == 0))
+            table.add_row(_name(row, room), *_cells(row, is_reference=number == 0))
         return table
 
     return fitting(laid_out, width)
@@ -119,6 +119,8 @@ def _spread(row: Row) -> str:
 
 def time_text(row: Row) -> str:
     """The median time to target, and how many reached it unless all did."""
+    if not row.seeds:
+        return UNKNOWN
     if row.reached == len(row.seeds):
         return duration(row.time_to_target_s)
     reached = f"reached\n{row.reached} of {len(row.seeds)}"
@@ -127,12 +129,18 @@ def time_text(row: Row) -> str:
     )
 
 
+def _name(row: Row, room: Room) -> str:
+    """The protocol, and how many of its runs the row leaves out."""
+    name = whole(row.protocol, room)
+    return f"{name}\n{row.num_cut_short} cut short" if row.num_cut_short else name
+
+
 def _cells(row: Row, *, is_reference: bool) -> tuple[str, ...]:
     return (
         time_text(row),
         "" if is_reference else speedup_text(row),
-        f"{row.versions:,.0f}",
-        f"{row.updates:,.0f}",
+        _count(row.versions),
+        _count(row.updates),
         _count(row.max_staleness),
         _number(row.final),
         duration(row.wall_s),
@@ -164,10 +172,13 @@ def _facts(run: Run, target: float | None, metric: str) -> list[tuple[str, str]]
         ("updates arrived", _count(s["num_updates"])),
         ("  aggregated", _count(s["num_aggregated"])),
         ("  dropped", _count(s["num_dropped"])),
+        ("tasks called off", _count(s["num_called_off"])),
         ("tasks failed, clients left", f"{s['num_failed']:,}, {s['num_left']:,}"),
         ("staleness, mean and max", _staleness(s["mean_staleness"], s["max_staleness"])),
         ("outliers, clients distrusted", f"{s['num_outliers']:,}, {len(s['distrusted']):,}"),
     ]
+    if s["reason"] is None:  # once a run is over no task is under way
+        facts.insert(4, ("tasks under way", _count(_num_running(run))))
     facts += [
         (f"{name}, final and best", f"{_number(s['final'][name])}, {_number(s['best'][name])}")
         for name in s["final"]
@@ -181,12 +192,17 @@ def _facts(run: Run, target: float | None, metric: str) -> list[tuple[str, str]]
     return [*facts, ("wall time", duration(s["wall_s"]))]
 
 
+def _num_running(run: Run) -> int:
+    change = {"started": 1, "arrived": -1, "failed": -1, "left": -1}
+    return sum(change.get(line["kind"], 0) for line in run.events() if "task" in line)
+
+
 def _staleness(mean: float | None, largest: int | None) -> str:
     return UNKNOWN if mean is None or largest is None else f"{mean:.1f}, {largest}"
 
 
-def _count(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
+def _count(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.0f}"
 
 
 def _number(value: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import inf, isnan
+from math import isnan
 from typing import Annotated
 
 import numpy as np
@@ -13,10 +13,19 @@ from numpy.typing import NDArray
 from pisces.clients.view import View
 from pisces.errors import ConfigError
 from pisces.policy import Assignment, Selector
-from pisces.select.parts import parts
-from pisces.select.settings import check_range
+from pisces.select.quantiles import parts
+from pisces.select.settings import check
 from pisces.select.top import Floats, Ids, choose, top
 from pisces.types import State
+from pisces.words import (
+    EnergyWeight,
+    Epsilon,
+    LowerIsBetter,
+    NotNegative,
+    Probability,
+    RewardMetric,
+    WholeNumber,
+)
 
 _SPEEDS, _SIZES, _RESTS = 4, 3, 2  # fast, middle, slow, unknown; small to large; just now, long ago
 NUM_STATES = _SPEEDS * _SIZES * _RESTS
@@ -63,6 +72,8 @@ class QLearning(Selector):
       energy, and gives a fixed punishment when accuracy does not rise. A task that came to
       nothing shares in a loss but not in a gain;
     * several clients that teach one state at once teach it the mean of what each would;
+    * it learns when a newer version has been evaluated, so `evaluate.every_s` is part of it, as of
+      no other protocol: between two evaluations nothing is learnt;
     * a client picked again before anything was evaluated teaches its later state only;
     * values begin at 0 instead of at random; ties are drawn.
 
@@ -70,24 +81,25 @@ class QLearning(Selector):
     energy's weight and what is recent are guesses of ours.
     """
 
-    epsilon: Annotated[float, "chance of each slot to go to anybody"] = 0.1
-    learning_rate: Annotated[float, "of the values"] = 0.9
-    discount: Annotated[float, "of what comes later"] = 0.1
-    metric: Annotated[str, "evaluated, whose gain is the reward"] = "accuracy"
-    lower_is_better: Annotated[bool, "of the metric, as a loss"] = False
-    energy_weight: Annotated[float, "what the energy of the mean client costs, in the metric"] = (
-        0.01
-    )
-    fast_w: Annotated[float, "power of the fastest third"] = 3.0
-    middle_w: Annotated[float, "of the middle third"] = 2.0
-    slow_w: Annotated[float, "of the slowest third"] = 1.0
-    recent_versions: Annotated[int, "updates as old as this are recent"] = 10
+    epsilon: Epsilon = 0.1
+    learning_rate: Annotated[Probability, "of the values"] = 0.9
+    discount: Annotated[Probability, "of what comes later"] = 0.1
+    metric: RewardMetric = "accuracy"
+    lower_is_better: LowerIsBetter = False
+    energy_weight: EnergyWeight = 0.01
+    fast_w: Annotated[NotNegative, "power of the fastest third"] = 3.0
+    middle_w: Annotated[NotNegative, "of the middle third"] = 2.0
+    slow_w: Annotated[NotNegative, "of the slowest third"] = 1.0
+    recent_versions: Annotated[WholeNumber, "updates as old as this are recent"] = 10
 
     def __post_init__(self) -> None:
-        check_range(self, 0, 1, "epsilon", "learning_rate", "discount")
-        check_range(self, 0, inf, "energy_weight", "fast_w", "middle_w", "slow_w")
-        check_range(self, 0, inf, "recent_versions")
+        check(self)
         self._memory = Memory()
+
+    @property
+    def learns_from(self) -> str:
+        """The metric whose gain is the reward."""
+        return self.metric
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Learn from what came back, take the best, and some at random out of the others."""
@@ -135,7 +147,7 @@ class QLearning(Selector):
 
     def _score(self, metrics: Mapping[str, float]) -> float:
         if self.metric not in metrics:
-            rule = f"QLearning: metric must be one that is evaluated, but is {self.metric!r}"
+            rule = f"metric: must be one that is evaluated, not {self.metric!r}"
             raise ConfigError(f"{rule}; choose one of {', '.join(sorted(metrics))}")
         return -metrics[self.metric] if self.lower_is_better else metrics[self.metric]
 

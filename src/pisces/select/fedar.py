@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Annotated
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from pisces.clients.view import View
 from pisces.policy import Assignment, Selector
 from pisces.select.draw import draw
-from pisces.select.settings import check_range
+from pisces.select.settings import check, check_order
 from pisces.select.top import Floats, Ids
 from pisces.types import State
+from pisces.words import MaxLatency, MinExamples, MinTrust, NotNegative, Probability, Timeout
 
 _TRUST, _REPORTS, _LOST, _MISSED = range(4)  # the rows of the books
 
@@ -46,37 +47,34 @@ class Trusting(Selector):
     * a client is not banned for an update far from the others: that is what the judges
       (`pisces.judge`) are for;
     * a client left out for its latency never gets to mend it. Where that is everybody, nobody is
-      picked.
+      picked, and the run stops.
 
     From memory of the paper, not checked: 50, +8, -2, -8, -16, a fifth and a half.
     """
 
-    timeout_s: Annotated[float, "who takes longer loses trust; as the pace has it"] = 60.0
-    max_latency_s: Annotated[float, "leave out who took longer last time"] = inf
-    min_examples: Annotated[int, "leave out who has fewer samples"] = 0
-    start: Annotated[float, "trust at first"] = 50.0
-    reward: Annotated[float, "for an update in time"] = 8.0
-    penalty: Annotated[float, "for the first one missed, or a rare one"] = 2.0
-    blame: Annotated[float, "where some were"] = 8.0
-    ban: Annotated[float, "where most were"] = 16.0
-    some: Annotated[float, "of a client's tasks"] = 0.2
-    most: Annotated[float, "of a client's tasks"] = 0.5
-    min_trust: Annotated[float, "it is never less"] = 10.0
-    max_trust: Annotated[float, "nor more"] = 100.0
+    timeout_s: Timeout = 60.0
+    max_latency_s: MaxLatency = None
+    min_examples: MinExamples = 0
+    start: Annotated[NotNegative, "trust at first"] = 50.0
+    reward: Annotated[NotNegative, "for an update in time"] = 8.0
+    penalty: Annotated[NotNegative, "for the first one missed, or a rare one"] = 2.0
+    blame: Annotated[NotNegative, "where some were"] = 8.0
+    ban: Annotated[NotNegative, "where most were"] = 16.0
+    some: Annotated[Probability, "of a client's tasks"] = 0.2
+    most: Annotated[Probability, "of a client's tasks"] = 0.5
+    min_trust: MinTrust = 10.0
+    max_trust: Annotated[NotNegative, "most of it"] = 100.0
 
     def __post_init__(self) -> None:
-        check_range(self, 0, inf, "timeout_s", "max_latency_s", "min_examples")
-        check_range(self, 0, inf, "reward", "penalty", "blame", "ban")
-        check_range(self, 0, 1, "most")
-        check_range(self, 0, self.most, "some")
-        check_range(self, 0, self.start, "min_trust")
-        check_range(self, self.start, inf, "max_trust")
+        check(self)
+        check_order(self, "some", "most")
+        check_order(self, "min_trust", "start", "max_trust")
         self._books = np.empty((4, 0))
 
     @property
-    def late_after_s(self) -> float:
-        """The pace must mean the same by it."""
-        return self.timeout_s
+    def alike(self) -> Mapping[str, float]:
+        """What is late to it must be late to the pace."""
+        return {"timeout_s": self.timeout_s}
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """See who was on time, then draw by trust."""
@@ -92,7 +90,8 @@ class Trusting(Selector):
 
     def _is_fit(self, view: View) -> NDArray[np.bool_]:
         facts = view.clients
-        is_slow = facts.latency_s > self.max_latency_s  # not where it is unknown
+        most_s = inf if self.max_latency_s is None else self.max_latency_s
+        is_slow = facts.latency_s > most_s  # not where it is unknown
         has_data = facts.num_examples >= self.min_examples
         is_fit: NDArray[np.bool_] = ~is_slow & has_data
         return is_fit

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Annotated
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pisces.clients.view import View
-from pisces.errors import ConfigError
-from pisces.policy import Assignment, Selector
+from pisces.policy import Assignment, Selector, Trait, Traits
+from pisces.select.settings import check, check_order
 from pisces.select.top import Floats, Ids, choose
+from pisces.words import MaxSteps, MinSteps
 
 ROUNDING = 1e-9  # of a step: whoever is as fast as another gets as many
 
 
+@dataclass(eq=False, kw_only=True)
 class Compass(Selector):
     """Anybody who is free, with a number of steps that fits its speed.
 
@@ -38,26 +39,22 @@ class Compass(Selector):
     * a newcomer does `min_steps` and belongs to no group; in the authors' code it does `max_steps`.
     """
 
-    def __init__(
-        self,
-        *,
-        min_steps: Annotated[int | None, "fewest local steps; none: a fifth of the plan's"] = None,
-        max_steps: Annotated[int | None, "most local steps; none: the plan's"] = None,
-    ) -> None:
-        for name, value in (("min_steps", min_steps), ("max_steps", max_steps)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}: must be at least 1, not {value}")
-        if min_steps is not None and max_steps is not None and min_steps > max_steps:
-            raise ConfigError(
-                f"min_steps: must be at most max_steps = {max_steps}, not {min_steps}"
-            )
-        self._min_steps = min_steps
-        self._max_steps = max_steps
+    min_steps: MinSteps = None
+    max_steps: MaxSteps = None
+
+    def __post_init__(self) -> None:
+        check(self)
+        check_order(self, "min_steps", "max_steps")
 
     @property
-    def sets_steps(self) -> bool:
-        """That is how they arrive together."""
-        return True
+    def gives(self) -> Traits:
+        """Clients that arrive together, by their steps ..."""
+        return frozenset({Trait.STEPS})
+
+    @property
+    def needs(self) -> Traits:
+        """... which is for nothing where nobody waits for them."""
+        return frozenset({Trait.GROUPS})
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Draw without replacement, then share out the steps."""
@@ -76,8 +73,8 @@ class Compass(Selector):
         """How many for each, in this order; `due_in` are the seconds until others are expected."""
         steps: list[int] = []
         for s, own_steps in zip(seconds.tolist(), own.tolist(), strict=True):
-            most = min(own_steps, self._max_steps or own_steps)
-            least = min(most, self._min_steps or max(1, most // 5))
+            most = min(own_steps, self.max_steps or own_steps)
+            least = min(most, self.min_steps or max(1, most // 5))
             steps.append(least if np.isnan(s) else _joined(due_in, s, least, most))
             due_in = np.append(due_in, steps[-1] * s)
         return steps

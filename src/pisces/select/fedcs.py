@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil
 from typing import Annotated
 
 import numpy as np
 
 from pisces.clients.view import View
-from pisces.policy import Assignment, Selector
-from pisces.select.settings import check_range
+from pisces.policy import Assignment, Selector, Trait, Traits
+from pisces.select.settings import check
 from pisces.select.top import Floats, Ids, choose
+from pisces.words import AskedShare, NotNegative, RoundLimit, SequentialUpload
 
 
 @dataclass(eq=False, kw_only=True)
@@ -42,23 +43,20 @@ class Fitting(Selector):
     From memory of the paper, not checked: a tenth is asked, the deadline is 180 s.
     """
 
-    deadline_s: Annotated[float, "longest round wanted"] = 180.0
-    asked_share: Annotated[float, "of the free clients"] = 0.1
+    deadline_s: RoundLimit = 180.0
+    asked_share: AskedShare = 0.1
     unseen_latency_s: Annotated[
-        float | None, "of a client not seen yet; none: the median of those known"
+        NotNegative | None, "of a client not seen yet; none: the median of those known"
     ] = None
-    sequential_upload_s: Annotated[float, "per client, one after the other"] = 0.0
+    sequential_upload_s: SequentialUpload = 0.0
 
     def __post_init__(self) -> None:
-        check_range(self, 0, inf, "deadline_s", "sequential_upload_s")
-        check_range(self, 0, 1, "asked_share")
-        if self.unseen_latency_s is not None:
-            check_range(self, 0, inf, "unseen_latency_s")
+        check(self)
 
     @property
-    def needs_rounds(self) -> bool:
+    def needs(self) -> Traits:
         """Without a round to fit into everybody fits."""
-        return True
+        return frozenset({Trait.ROUNDS})
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Ask some, the fastest first."""

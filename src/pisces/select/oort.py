@@ -9,19 +9,28 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from pisces.clients.view import View
-from pisces.errors import ConfigError
-from pisces.policy import Assignment, Selector
+from pisces.policy import Assignment, Selector, Trait, Traits
 from pisces.select.draw import Pool
 from pisces.select.quality import data_quality
-from pisces.select.settings import check_range
+from pisces.select.settings import check
 from pisces.select.top import Floats, Ids, nth_smallest, top
 from pisces.types import State
+from pisces.words import (
+    Count,
+    Exploration,
+    MinExploration,
+    NotNegative,
+    Probability,
+    StragglerPenalty,
+)
 
 # Both as in the reference: the poorest client scores above zero, equal ones do not divide by it.
 _BELOW_MIN = 0.999
 _MIN_SPREAD = 1e-4
+Percentile = Annotated[float, Field(ge=0, le=100)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,45 +82,38 @@ class Oort(Selector):
     * a client that reported without a loss is given the median loss of the candidates.
     """
 
-    exploration: Annotated[float, "share of slots to explore with"] = 0.9
-    exploration_decay: Annotated[float, "its factor per round, the first included"] = 0.98
-    min_exploration: Annotated[float, "its floor"] = 0.3
+    exploration: Exploration = 0.9
+    exploration_decay: Annotated[Probability, "its factor per round, the first included"] = 0.98
+    min_exploration: MinExploration = 0.3
     exploration_draw: Annotated[
         Literal["share", "binomial"], "share | binomial, for slots that come one at a time"
     ] = "share"
     sample_window: Annotated[
-        float, "explore among so many times as many as wanted, largest first"
+        float,
+        Field(ge=1, description="explore among so many times as many as wanted, largest first"),
     ] = 5.0
-    clip_quantile: Annotated[float, "of the rewards; a higher one counts as this"] = 0.9
-    confidence: Annotated[float, "of the bonus for those not seen for long"] = 0.1
-    cut_off: Annotated[float, "of the first score not taken"] = 0.05
-    straggler_penalty: Annotated[float, "exponent of the slow clients' penalty (alpha)"] = 2.0
-    duration_percentile: Annotated[float, "where the preferred duration T starts"] = 30.0
-    unseen_duration_s: Annotated[float, "of a client not seen yet"] = 1.0
-    pacer_interval: Annotated[int, "rounds between two looks at T"] = 20
-    pacer_step: Annotated[float, "percentile points by which T moves"] = 5.0
-    flat_change: Annotated[float, "of the exploited utility; at most this: raise T"] = 0.1
-    sharp_change: Annotated[float, "of the exploited utility; at least this: lower T"] = 5.0
-    max_picks: Annotated[int | None, "blacklisted when picked more often; none: never"] = None
-    max_blacklisted: Annotated[float, "of all clients"] = 0.3
+    clip_quantile: Annotated[Probability, "of the rewards; a higher one counts as this"] = 0.9
+    confidence: Annotated[NotNegative, "of the bonus for those not seen for long"] = 0.1
+    cut_off: Annotated[Probability, "of the first score not taken"] = 0.05
+    straggler_penalty: StragglerPenalty = 2.0
+    duration_percentile: Annotated[Percentile, "where the preferred duration T starts"] = 30.0
+    unseen_duration_s: Annotated[NotNegative, "of a client not seen yet"] = 1.0
+    pacer_interval: Annotated[Count, "rounds between two looks at T"] = 20
+    pacer_step: Annotated[Percentile, "percentile points by which T moves"] = 5.0
+    flat_change: Annotated[NotNegative, "of the exploited utility; at most this: raise T"] = 0.1
+    sharp_change: Annotated[NotNegative, "of the exploited utility; at least this: lower T"] = 5.0
+    max_picks: Annotated[Count | None, "blacklisted when picked more often; none: never"] = None
+    max_blacklisted: Annotated[Probability, "of all clients"] = 0.3
 
     def __post_init__(self) -> None:
-        check_range(self, 0, 1, "exploration", "exploration_decay", "clip_quantile", "cut_off")
-        check_range(self, 0, self.exploration, "min_exploration")
-        check_range(self, 0, 100, "duration_percentile", "pacer_step")
-        check_range(self, 0, inf, "confidence", "straggler_penalty", "unseen_duration_s")
-        check_range(self, 0, inf, "flat_change", "sharp_change")
-        check_range(self, 0, 1, "max_blacklisted")
-        check_range(self, 1, inf, "sample_window", "pacer_interval")
-        if self.exploration_draw not in ("share", "binomial"):
-            rule = "Oort: exploration_draw must be 'share' or 'binomial', choose one of the two"
-            raise ConfigError(f"{rule} instead of {self.exploration_draw!r}")
+        check(self)
+        self._floor = min(self.min_exploration, self.exploration)
         self._memory = Memory(-1, self.exploration, self.duration_percentile)
 
     @property
-    def needs_rounds(self) -> bool:
+    def needs(self) -> Traits:
         """A share of one seat is none: it would explore no more."""
-        return self.exploration_draw == "share"
+        return frozenset({Trait.ROUNDS} if self.exploration_draw == "share" else ())
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Draw from both pools, then fill what is left with whoever is free."""
@@ -209,7 +211,7 @@ class Oort(Selector):
         utilities = [*old.utilities, utility][-2 * self.pacer_interval :]
         return Memory(
             version=view.version,
-            exploration=max(old.exploration * self.exploration_decay, self.min_exploration),
+            exploration=max(old.exploration * self.exploration_decay, self._floor),
             percentile=self._pace(old, view.version, utilities),
             utilities=utilities,
             exploited=pairs[~back].tolist(),

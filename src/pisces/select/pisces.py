@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Annotated
 
 import numpy as np
@@ -13,9 +12,10 @@ from pisces.clients.view import View
 from pisces.policy import Assignment, Selector
 from pisces.select.quality import LossTerm, data_quality, told_losses
 from pisces.select.ranking import Ranking
-from pisces.select.settings import check_range
+from pisces.select.settings import check
 from pisces.select.top import Floats, Ids, choose, top
 from pisces.types import State
+from pisces.words import Exploration, ExplorationDecay, MinExploration, SelectionPenalty
 
 
 def utilities(
@@ -49,19 +49,18 @@ class Guided(Selector):
     * a client that reported without a loss is given the median loss of the candidates.
     """
 
-    staleness_penalty: Annotated[float, "exponent of the staleness discount (beta)"] = 0.5
-    exploration: Annotated[float, "share of slots to explore with"] = 0.9
-    exploration_decay: Annotated[float, "its factor per selection"] = 0.98
-    min_exploration: Annotated[float, "its floor"] = 0.3
+    staleness_penalty: SelectionPenalty = 0.5
+    exploration: Exploration = 0.9
+    exploration_decay: ExplorationDecay = 0.98
+    min_exploration: MinExploration = 0.3
     loss_term: Annotated[
         LossTerm, "rms: root mean square of the losses; root: root of their mean"
     ] = "rms"
 
     def __post_init__(self) -> None:
-        check_range(self, 0, inf, "staleness_penalty")
-        check_range(self, 0, 1, "exploration", "exploration_decay")
-        check_range(self, 0, self.exploration, "min_exploration")
+        check(self)
         self._share = self.exploration
+        self._floor = min(self.min_exploration, self.exploration)
         self._ranking = Ranking(self._lasting_utilities)
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
@@ -71,7 +70,7 @@ class Guided(Selector):
             return []
         num_known, num_unseen = len(view.free) - len(view.unseen), len(view.unseen)
         num_new = min(max(rng.binomial(slots, self._share), slots - num_known), num_unseen)
-        self._share = max(self._share * self.exploration_decay, self.min_exploration)
+        self._share = max(self._share * self.exploration_decay, self._floor)
         best = self._best(view, slots - num_new, rng).tolist() if num_new < slots else []
         new = view.unseen.nth(choose(num_new, num_unseen, rng)).tolist() if num_new else []
         return [Assignment(client) for client in new + best]

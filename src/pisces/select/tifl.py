@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.clients.view import View
-from pisces.policy import Assignment, Selector
-from pisces.select.parts import parts
-from pisces.select.settings import check_range
+from pisces.policy import Assignment, Selector, Trait, Traits
+from pisces.select.quantiles import parts
+from pisces.select.settings import check
 from pisces.select.top import Floats, Ids, choose
 from pisces.types import State
+from pisces.words import Count, NumTiers, Probability, RankedEvery, TierCredits
 
 
 @dataclass(eq=False, kw_only=True)
@@ -47,24 +48,21 @@ class Tiers(Selector):
     From memory of the paper, not checked: 5 tiers, ranked every 10 rounds.
     """
 
-    num_tiers: Annotated[int, "tiers of like speed"] = 5
-    every: Annotated[int, "draws of a tier between two rankings"] = 10
-    credits_per_tier: Annotated[int | None, "how often each may be drawn; none: no limit"] = None
-    profile_share: Annotated[float, "of the clients, drawn for their latency first"] = 1.0
-    profile_tries: Annotated[int, "tasks of a client that may come to nothing meanwhile"] = 3
+    num_tiers: NumTiers = 5
+    every: RankedEvery = 10
+    credits_per_tier: TierCredits = None
+    profile_share: Annotated[Probability, "of the clients, drawn for their latency first"] = 1.0
+    profile_tries: Annotated[Count, "tasks of a client that may come to nothing meanwhile"] = 3
 
     def __post_init__(self) -> None:
-        check_range(self, 1, inf, "num_tiers", "every", "profile_tries")
-        check_range(self, 0, 1, "profile_share")
-        if self.credits_per_tier is not None:
-            check_range(self, 1, inf, "credits_per_tier")
+        check(self)
         self._weights = [1.0] * self.num_tiers
         self._num_drawn = [0] * self.num_tiers  # how often each was
 
     @property
-    def needs_rounds(self) -> bool:
+    def needs(self) -> Traits:
         """Who is as fast as each other need not wait, but nobody waits where there is no round."""
-        return True
+        return frozenset({Trait.ROUNDS})
 
     def pick(self, view: View, slots: int, rng: np.random.Generator) -> Sequence[Assignment]:
         """Profile newcomers, then draw a tier for the slots that are left."""

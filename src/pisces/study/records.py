@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from pisces.errors import RunError
 from pisces.explain import explain
 from pisces.record.reader import Run
+from pisces.record.summary import time_to_target
 from pisces.record.writer import replace_file
 from pisces.report.estimate import UNKNOWN, Ends
 from pisces.report.facts import Facts, Floats
@@ -86,7 +87,7 @@ class Record:
 
 def record_of(run: Run, plan: Planned, facts: Facts, pictures: Sequence[Picture]) -> Record:
     """What is kept of a finished run, as far as the study's pictures need it."""
-    chosen = _thinned(len(facts.times), MOST_POINTS)
+    chosen = sorted({*_thinned(len(facts.times), MOST_POINTS), *_first_met(facts)})
     needs = _needs(plan, pictures)
     versions = _thinned(len(facts.aggregated_at), MOST_VERSIONS) if needs.versions else []
     return Record(
@@ -176,6 +177,13 @@ def _thinned(num: int, most: int) -> list[int]:
     """Of so many places at most some (and the last), evenly chosen."""
     step = max(1, math.ceil(num / most))
     return sorted({*range(0, num, step), *([num - 1] if num else [])})
+
+
+def _first_met(facts: Facts) -> list[int]:
+    """The place of the first value that meets the target, so that a curve shows when that was."""
+    by_place = enumerate(facts.values.tolist())
+    place = time_to_target(by_place, facts.target, facts.metric)
+    return [] if place is None else [int(place)]
 
 
 def rounded(value: float | None) -> float | None:

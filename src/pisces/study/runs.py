@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pisces import config
-from pisces.config import FREE, MIXED, Config
+from pisces.config import FREE, Config
+from pisces.policy import ANSWERS
 from pisces.study.plan import Case, Point, Study, Variant
 
 NUM_SEEDS = 5
@@ -134,7 +135,7 @@ def digest(settings: Config, revision: int = 0) -> str:
     Only a table that replaces a part of the protocol is not there unless it is given.
     """
     values = settings.model_dump(exclude=FREE)
-    for table in set(MIXED) - settings.mixed.keys():  # they came later: records have none of them
+    for table in ANSWERS.keys() - settings.replaced.keys():  # they came later than most records
         del values[table]
     if revision:
         values["revision"] = revision

@@ -9,7 +9,8 @@ from pisces.aggregate.memory import MAX_CACHE_BYTES
 from pisces.aggregate.staleness import Discount
 from pisces.pace.fedbuff import Buffered
 from pisces.policy import Policies
-from pisces.protocols.words import (
+from pisces.select.uniform import Uniform
+from pisces.words import (
     CacheBytes,
     Form,
     HingeSlope,
@@ -19,7 +20,6 @@ from pisces.protocols.words import (
     Threshold,
     WeighFeatures,
 )
-from pisces.select.uniform import Uniform
 
 
 def fedasync(
@@ -46,7 +46,10 @@ def hysync(
     alpha: MixingRate = 0.6,
     penalty: Penalty = 0.5,
 ) -> Policies:
-    """HySync (Shi et al., HPCC 2020): as FedAsync, but a crowd is averaged, then mixed in."""
+    """HySync (Shi et al., HPCC 2020): as FedAsync, but a crowd is averaged, then mixed in.
+
+    A crowd comes within one tick: set tick_s. At 0 only exact ties are one, else it is FedAsync.
+    """
     crowd = concurrency // 2 if threshold is None else threshold
     how = Hybrid(crowd, alpha, Discount(penalty=penalty))
     return Policies(Uniform(), Buffered(concurrency, 1), how)

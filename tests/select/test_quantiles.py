@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import NAN
 
-from pisces.select.parts import parts
+from pisces.select.quantiles import parts
 
 
 def test_parts_by_hand() -> None:

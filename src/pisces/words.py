@@ -1,4 +1,7 @@
-"""The words protocols are set with: types, bounds and descriptions, each said once."""
+"""The words protocols and policies are set with: types, bounds and descriptions, each said once.
+
+Also those that more than one room shares. It knows no room, so that every room may know it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,17 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pisces.aggregate.mean import Reference, Share
-from pisces.aggregate.staleness import Form as Forms
-from pisces.pace.pisces import Mode
+Reference = Literal["current", "base"]
+Share = Literal["samples", "equal"]
+Forms = Literal["constant", "polynomial", "hinge"]
+Mode = Literal["paper", "elapsed", "strict"]
+
+# Without a description: `Annotated[Probability, "share of slots to explore with"]`.
+Probability = Annotated[float, Field(ge=0, le=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+WholeNumber = Annotated[int, Field(ge=0)]
 
 OverSelection = Annotated[
     float | None, Field(ge=1, description="start C, use the first C / this; none: wait for all")
@@ -33,7 +44,6 @@ Against = Annotated[
     Reference, Field(description="measure an update against the current model or its base version")
 ]
 ShareBy = Annotated[Share, Field(description="an update's share: by its samples, or equal")]
-Probability = Annotated[float, Field(ge=0, le=1)]
 Bound = Annotated[
     int | None, Field(ge=1, le=1_000_000, description="stalest update wanted (b); none: C")
 ]
@@ -69,6 +79,9 @@ Guard = Annotated[
 ]
 Drop = Annotated[bool, Field(description="keep updates of outliers out of the model too")]
 MostStale = Annotated[int | None, Field(ge=0, description="drop staler updates; none: keep all")]
+CalledOffBeyond = Annotated[
+    int | None, Field(ge=0, description="call off and drop what is staler; none: keep all")
+]
 TaskTimeout = Annotated[float, Field(gt=0, description="call a task off after so long; inf: never")]
 Timeout = Annotated[
     float, Field(gt=0, description="how long to wait; who takes longer loses trust")
@@ -80,12 +93,10 @@ Threshold = Annotated[
     int | None, Field(ge=0, description="more at once are averaged first; none: half of C")
 ]
 FullShare = Annotated[
-    float | None,
+    Probability | None,
     Field(
-        ge=0,
-        le=1,
-        description="share of the samples at work that makes a full step; none: 0.5 to 1, by where "
-        "updates point",
+        description="share of the samples at work that makes a full step; 0: any does; none: "
+        "0.5 to 1, by where updates point"
     ),
 ]
 OptimizerRate = Annotated[float, Field(gt=0, le=1e6, description="of the server's optimiser")]
@@ -106,3 +117,39 @@ HingeStart = Annotated[float, Field(ge=0, description="hinge: up to here it cost
 CacheBytes = Annotated[
     int, Field(gt=0, description="most memory for what it keeps of each client; else it refuses")
 ]
+FreshnessWeight = Annotated[float, Field(ge=0, description="of freshness")]
+DirectionWeight = Annotated[float, Field(ge=0, description="of pointing where the model last went")]
+
+# --- of selectors ---------------------------------------------------------------------------------
+
+Exploration = Annotated[Probability, Field(description="share of slots to explore with")]
+ExplorationDecay = Annotated[Probability, Field(description="its factor per selection")]
+MinExploration = Annotated[Probability, Field(description="its floor, unless it begins with less")]
+StragglerPenalty = Annotated[
+    float, Field(ge=0, description="exponent of the slow clients' penalty (alpha)")
+]
+NumTiers = Annotated[int, Field(ge=1, description="tiers of like speed")]
+RankedEvery = Annotated[int, Field(ge=1, description="draws of a tier between two rankings")]
+TierCredits = Annotated[
+    int | None, Field(ge=1, description="how often each tier may be drawn; none: no limit")
+]
+RoundLimit = Annotated[float, Field(gt=0, description="longest round wanted")]
+AskedShare = Annotated[float, Field(gt=0, le=1, description="of the free clients")]
+SequentialUpload = Annotated[
+    float, Field(ge=0, description="per client, one after the other, as in the paper; 0: none")
+]
+Epsilon = Annotated[Probability, Field(description="chance of each slot to go to anybody")]
+EnergyWeight = Annotated[
+    float, Field(ge=0, description="what the energy of the mean client costs, in the metric")
+]
+RewardMetric = Annotated[str, Field(description="evaluated, whose gain is the reward")]
+LowerIsBetter = Annotated[bool, Field(description="of that metric, as of a loss")]
+MaxLatency = Annotated[
+    float | None, Field(gt=0, description="leave out who took longer last time; none: nobody")
+]
+MinExamples = Annotated[int, Field(ge=0, description="leave out who has fewer samples")]
+MinTrust = Annotated[float, Field(ge=0, description="least of it (50 at first, 100 at most)")]
+MinSteps = Annotated[
+    int | None, Field(ge=1, description="fewest local steps; none: a fifth of the plan's")
+]
+MaxSteps = Annotated[int | None, Field(ge=1, description="most local steps; none: the plan's")]
