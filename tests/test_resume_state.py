@@ -26,6 +26,7 @@ from runs import (
 )
 
 from pisces.build import PROTOCOLS, wire
+from pisces.evaluate import Schedule
 from pisces.execute.failures import Failures
 from pisces.execute.virtual import VirtualExecutor
 from pisces.record.lines import Line, Memory
@@ -138,9 +139,18 @@ def test_any_run_goes_on_beyond_any_stop(protocol: str, world: World, stop: Stop
 
 
 @pytest.mark.parametrize("tick_s", [0.0, 5.0])
-@pytest.mark.parametrize("stop", [Stop(versions=3), Stop(time_s=12.5), Stop(time_s=15.0)])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        Stop(versions=3),
+        Stop(time_s=12.5),
+        Stop(time_s=15.0),
+        Stop(target=0.26, time_s=40.0),
+    ],
+)
 def test_a_stop_that_still_holds_ends_the_run_as_it_did(stop: Stop, tick_s: float) -> None:
-    world = replace(TROUBLED, stop=stop, tick_s=tick_s)
+    # Targets are also met between decisions, where the model is only looked at.
+    world = replace(TROUBLED, stop=stop, tick_s=tick_s, schedule=Schedule(every_s=0.7))
     whole = assemble("pisces", world)
     lines, state = run_to_a_stop(whole)
     resumed = go_on("pisces", world, lines, state)

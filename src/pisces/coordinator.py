@@ -435,8 +435,8 @@ class Coordinator:
     def go_on(self) -> None:
         """After `restore`: what ended the run may be no reason any more, if its stop is another."""
         if self.reason in REASONS:
-            whole = self._undone is not None
-            self.reason = self._reason_to_stop() if whole else self._reason_of_time()
+            within_window = self._tick_s and self._undone is None
+            self.reason = self._reason_of_time() if within_window else self._reason_to_stop()
         elif self.reason in (None, "interrupted"):
             self.reason = None if self._tick_s else self._reason_to_stop()
 
