@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 120.0  # a machine may be busy
+TOO_LATE = "after its end"
 OUTCOME = ("config.toml", "events.jsonl", "model.safetensors")  # the same, whatever happened
 CONFIG = """
     [clients]
@@ -75,6 +76,11 @@ class Killer:
         (self.folder / "config.toml").write_text(CONFIG)
         self._whole_s: dict[str, float] = {}
 
+    @property
+    def num_kills(self) -> int:
+        """How many processes were killed that had not ended."""
+        return sum(num for when, num in self.moments.items() if when != TOO_LATE)
+
     def whole(self, name: str, changes: list[str]) -> Path:
         """The run that nothing happens to."""
         if name not in self._whole_s:
@@ -115,7 +121,7 @@ class Killer:
 
     def _note(self, out: str, code: int | None) -> None:
         run = self.folder / out
-        when = "after its end"
+        when = TOO_LATE
         if code != 0:
             saved = any((run / "checkpoints").glob("*.json"))
             when = "with a checkpoint" if saved else "before the first checkpoint"
