@@ -54,10 +54,6 @@ def test_a_run_is_refused_before_it_starts_whoever_joins_when(name: str, around:
         digits(name, [*changes, f"protocols.{name}.max_cache_bytes={ROOM - 1}"])
 
 
-def test_where_nothing_is_remembered_there_is_room_for_all() -> None:
-    Calibrated(remember=False, max_cache_bytes=0).require_room(10**9, weights([0.0, 0.0]))
-
-
 @every_memory
 def test_clients_that_join_later_count_too(rule: type) -> None:
     one, rng = [update(0, [1.0, 2.0])], generator(1, "aggregate")
