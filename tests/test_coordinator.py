@@ -415,7 +415,7 @@ def test_a_stretch_of_refusals_is_saved() -> None:
         return assemble(Policies(Once(), Buffered(3, 1), DiscountedMean(reference="base")), world)
 
     whole, first, second = fresh(), fresh(), fresh()
-    while not len(first.coordinator.state().arrays["refused"]):
+    while not len(first.coordinator.state().part("dead_ends").arrays["refused"]):
         first.coordinator.step()
     assert first.coordinator.reason is None
     second.coordinator.restore(through_json(first.coordinator.state()))

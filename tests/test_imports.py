@@ -45,8 +45,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocols": {
         *("policy", "clients.view", "select", "pace", "aggregate", "judge"),
     },
+    "dead_ends": {"clients.view"},
     "coordinator": {
-        *("policy", "saving", "stop", "evaluate", "record.lines"),
+        *("policy", "saving", "stop", "evaluate", "record.lines", "dead_ends"),
         *("clients.manager", "clients.view", "execute.base"),
     },
     "settings": {"config", "explain"},

@@ -12,10 +12,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
+from pisces.dead_ends import DeadEnds
 from pisces.errors import ConfigError, PolicyError
 from pisces.evaluate import Evaluator, Schedule
 from pisces.execute.base import Executor
@@ -42,8 +41,6 @@ log = logging.getLogger("pisces")
 Undone: TypeAlias = Literal["select", "select again"]  # the second: after a dead end
 
 EVALUATION_POLL_S = 0.2  # how long a real-time loop sleeps at most while a result is being computed
-TRIES = 10  # tasks in a row, for each client, that may be called off before all count as silent
-_NOBODY = np.zeros(0, np.bool_)
 
 
 class Coordinator:
@@ -88,8 +85,7 @@ class Coordinator:
         self._deadline_s = deadline_s
         self._num_ticks = 0
         self._num_tasks = 0
-        self._num_called_off = 0  # since something last happened
-        self._refused = _NOBODY  # who was free and not selected, since somebody last was
+        self._dead_ends = DeadEnds()
         self._decide_at = 0.0  # the next decision, unless something happens before
         self._waiting = False
         self._interrupted = False
@@ -179,7 +175,7 @@ class Coordinator:
 
     def _observe(self, events: Sequence[Event]) -> None:
         if events:
-            self._num_called_off = 0
+            self._dead_ends.heard()
         for entry in self._manager.observe_all(events, self._wanted):
             self._recorder.record(entry)
         self._take_evaluations()
@@ -218,7 +214,7 @@ class Coordinator:
             if release.pull and can.pulls:
                 self._executor.pull(release.task_id)
             elif can.cancels and not release.pull:
-                self._num_called_off += 1
+                self._dead_ends.called_off()
                 self._call_off(release.task_id, f"called off: {release.reason}")
 
     def _select(self) -> None:
@@ -227,23 +223,9 @@ class Coordinator:
         if slots > 0 and len(view.free):
             picks = self._selector.pick(view, slots, self._select_rng)
             assignments = _checked(picks, view, slots)
-            self._note_refusal(view, bool(assignments))
+            self._dead_ends.asked(view, anybody_picked=bool(assignments))
             for assignment in assignments:
                 self._start(assignment, view.clients.num_picks.item(assignment.client))
-
-    def _note_refusal(self, view: View, anybody_picked: bool) -> None:
-        """Remember who was there to be picked, and was not, since somebody last was.
-
-        Where nobody runs and nothing waits, nothing but others to pick from could change that.
-        """
-        if anybody_picked:
-            self._refused = _NOBODY
-        elif not (view.buffer or len(view.running)):
-            if not len(self._refused):
-                log.warning("t=%.1f nobody runs and none of the free is selected", view.now)
-            refused = view.is_selectable.copy()
-            refused[: len(self._refused)] |= self._refused
-            self._refused = refused
 
     def _mend_dead_end(self) -> None:
         """Aggregate a buffer that can no longer fill; stop when nothing can ever happen again."""
@@ -296,26 +278,15 @@ class Coordinator:
         view = self._view()
         if not len(view.running) and (not len(view.free) or self._pacer.slots(view) > 0):
             return True  # whoever was free and wanted was started just now
-        return self._asks_in_vain() or (self._executor.quiet and self._next_call() == math.inf)
-
-    def _asks_in_vain(self) -> bool:
-        """Has everybody been asked many times over, and called off, without a word from any?"""
-        return self._num_called_off > TRIES * len(self._view().clients.trusted)
+        if self._dead_ends.in_vain(view):
+            return True
+        return self._executor.quiet and self._next_call() == math.inf
 
     def _reason_to_give_up(self) -> str | None:
-        view = self._view()
-        trusted = view.clients.trusted
-        everybody_came = len(trusted) == self._executor.capabilities.num_clients
-        if everybody_came and not trusted.any():
-            return "no trusted clients left"
-        all_were_there = everybody_came and len(self._refused) == len(trusted)
-        if all_were_there and self._refused[trusted].all():
-            return "nobody may be selected"
-        if not (self._executor.quiet or self._asks_in_vain()):
-            return None
-        if len(view.running):
-            return "silent clients"
-        return "nobody may be selected" if len(view.free) else "no clients left"
+        num_clients = self._executor.capabilities.num_clients
+        return self._dead_ends.reason(
+            self._view(), quiet=self._executor.quiet, num_clients=num_clients
+        )
 
     def _next_check(self) -> float:
         """When the pacer wants to be asked again; never an instant that has passed."""
@@ -400,13 +371,11 @@ class Coordinator:
     def state(self) -> State:
         """Everything needed to go on in a new process as if nothing had happened."""
         state = State(arrays={"weights": self.weights.flat, "published": self.published.flat})
-        state.arrays["refused"] = self._refused
         for name, part in self._parts.items():
             state.add(name, part.state())
         state.values |= {
             "num_ticks": self._num_ticks,
             "num_tasks": self._num_tasks,
-            "num_called_off": self._num_called_off,
             "evaluated": list(self._evaluated),
             "undone": self._undone,
             "reason": self.reason,
@@ -423,8 +392,6 @@ class Coordinator:
             part.restore(state.part(name))
         self._num_ticks = state.values["num_ticks"]
         self._num_tasks = state.values["num_tasks"]
-        self._num_called_off = state.values["num_called_off"]
-        self._refused = np.array(state.arrays["refused"])
         at, version = state.values["evaluated"]
         self._evaluated = (at, version)
         self._undone = state.values["undone"]
@@ -449,6 +416,7 @@ class Coordinator:
             "selector": self._selector,
             "pacer": self._pacer,
             "aggregator": self._aggregator,
+            "dead_ends": self._dead_ends,
         }
 
 
