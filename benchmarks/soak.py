@@ -32,7 +32,7 @@ from pisces.execute.latency import PerClient, zipf
 from pisces.machine import num_cores
 from pisces.parts import Simulation
 from pisces.record.checkpoint import FOLDER, Checkpoints
-from pisces.record.lines import Recorder
+from pisces.record.lines import Memory
 from pisces.record.writer import EVENTS
 from pisces.seeds import generator
 from pisces.stop import Stop
@@ -50,10 +50,11 @@ CAPTIONS = {
 Row = dict[str, Any]
 
 
-class Watch(Recorder):
+class Watch(Memory):
     """Counts what happens, and looks at the process every so many updates."""
 
     def __init__(self, folder: Path, every: int) -> None:
+        super().__init__()
         self.counts = dict.fromkeys((Update, Failed, Left, Aggregated), 0)
         self.looks: list[Row] = []
         self._folder, self._every, self._began = folder, every, time.perf_counter()
@@ -121,16 +122,18 @@ def slope(looks: Sequence[Row]) -> Row:
 
 def soak(args: argparse.Namespace, folder: Path) -> list[Row]:
     """The run; its looks, and the slope of its memory."""
-    num = 20_000 if args.quick else args.updates
+    num = 4_000 if args.quick else args.updates
     watch = Watch(folder, num // NUM_LOOKS)
-    often = Checkpoints(every_s=2.0 if args.quick else 60.0)
+    often = Checkpoints(every_s=0.5 if args.quick else 60.0)
     run = parts(args.protocol, num)
     simulation.run(run, protocol=args.protocol, out=folder, listener=watch, checkpoints=often)
-    return [*({"table": "looks", **look} for look in watch.looks), *collect([slope(watch.looks)])]
+    rows = [*({"table": "looks", **look} for look in watch.looks), slope(watch.looks)]
+    collect(rows[-1:])
+    return rows
 
 
 def options() -> argparse.Namespace:
-    its = parser(__doc__.splitlines()[0], quick="20 000 updates")
+    its = parser(__doc__.splitlines()[0], quick="4 000 updates")
     its.add_argument("--updates", type=int, default=1_000_000)
     its.add_argument("--protocol", default="pisces")
     its.add_argument("--folder", type=Path, help="where to write; by default a temporary folder")
