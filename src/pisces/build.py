@@ -16,6 +16,7 @@ from typing import Any
 from pisces import config as cfg
 from pisces import world
 from pisces.aggregate.clip import Clipped
+from pisces.aggregate.usual import Usual
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.errors import ConfigError
@@ -113,6 +114,7 @@ AGGREGATORS: Makers = {
     "yogi": aggregators.yogi,
     "amsgrad": aggregators.amsgrad,
     "clip": Clipped,
+    "usual": Usual,
     "average": aggregators.average,
 }
 JUDGES: Makers = {
@@ -187,6 +189,7 @@ def simulation(config: cfg.Config) -> Simulation:
         recipe=Recipe(train.optimizer, train.momentum, train.weight_decay, train.clip_norm),
         availability=world.availability_of(config),
         failures=Failures(**config.failures.model_dump(), seed=seed),
+        lies=world.lies_of(config),
         schedule=Schedule(**config.evaluate.model_dump()),
         tick_s=config.tick_s,
         deadline_s=config.clients.deadline_s,
