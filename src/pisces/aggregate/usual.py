@@ -17,7 +17,7 @@ shortened before enough are heard.
 What was too long is remembered as the longest that is not: should most be so, training itself has
 changed, and what is usual follows.
 
-Ours. The bound of `clip.py` is a number one has to find, while the usual length falls as training
+Ours: the bound of `clip.py` is a number one has to find, while the usual length falls as training
 goes on. A limit that follows it closely always shortens half of the honest ones; one far above it
 shortens none of them. docs/decisions/015 has numbers.
 """

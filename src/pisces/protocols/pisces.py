@@ -87,12 +87,16 @@ def pisces(
     judge: Judge = NothingLearnt(concurrency)
     if guard == "clusters":
         judge = LossOutliers(concurrency, max_staleness=bound)
-    how: Aggregator = mean
-    if longest != 0:
-        how = Usual(concurrency, how, longest=LONGEST if longest is None else longest)
-    if average:
-        how = Averaged(how, horizon=average * concurrency)
+    how = _around(mean, concurrency, longest, average)
     return Policies(guided, _pacer(concurrency, bound, pace, unseen_latency_s), how, judge)
+
+
+def _around(
+    mean: Aggregator, concurrency: int, longest: float | None, average: float
+) -> Aggregator:
+    if longest != 0:
+        mean = Usual(concurrency, mean, longest=LONGEST if longest is None else longest)
+    return Averaged(mean, horizon=average * concurrency) if average else mean
 
 
 def _pacer(concurrency: int, bound: int, pace: Pace, unseen_latency_s: float | None) -> Pacer:
