@@ -94,6 +94,11 @@ class Coordinator:
         self._select_rng = generator(seed, "select")
         self._aggregate_rng = generator(seed, "aggregate")
 
+    @property
+    def is_real_time(self) -> bool:
+        """Does time pass by itself, so that nothing may block the loop?"""
+        return self._executor.capabilities.real_time
+
     def run(self, rest: Callable[[], None] = lambda: None) -> Weights:
         """Go on until there is a reason to stop; returns the last version as it is published.
 

@@ -197,6 +197,8 @@ def run(
         closing(build.wire(simulation, recorder)) as coordinator,
         _on_signals(coordinator.interrupt, also_terminated=checkpoints is not None) as heard,
     ):
+        if folder is not None and coordinator.is_real_time:
+            folder.write_behind()
         what = identity(simulation, protocol, made or {})
         kept = folder and Kept(folder, coordinator, what, clock)
         if kept and resume:
