@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pisces import config as cfg
-from pisces.clients.checks import Limits
+from pisces.clients.checks import Limits, most_buffered
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
 from pisces.evaluate import Metric, Schedule
@@ -185,4 +185,6 @@ class Simulation:
             )
 
     def _check_memory(self) -> None:
-        self.policies.aggregator.require_room(self.data.num_clients, flatten(self.model))
+        weights = flatten(self.model)
+        self.policies.aggregator.require_room(self.data.num_clients, weights)
+        most_buffered(self.policies.pacer.num_buffered, weights.layout, self.limits)
