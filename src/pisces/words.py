@@ -90,8 +90,8 @@ Longest = Annotated[
     float | None,
     AfterValidator(_longer_than_usual),
     Field(
-        description="what is more than so many times as long as usual is shortened to that; "
-        "0: nothing is; none: 20"
+        description="what is more than so many times as long as usual, and longer than the model "
+        "itself, is shortened to what is usual; 0: nothing is; none: 20"
     ),
 ]
 Drop = Annotated[bool, Field(description="keep updates of outliers out of the model too")]

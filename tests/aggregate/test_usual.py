@@ -49,16 +49,22 @@ def heard(longest: float = 3.0) -> Usual:
 
 
 def test_at_first_the_model_is_the_measure() -> None:
-    # 3 x 5 = 15 is the longest: 15 stays, 16 becomes 5, whoever else is in the same version.
+    # 5 is the longest: 5 stays, 6 goes nowhere: nobody knows what is usual.
     rule = Usual(2, Seen(), longest=3.0)
-    assert given(rule, ways(15, 16, 0.1, 0.1, 0.1)) == pytest.approx([15, 5, 0.1, 0.1, 0.1])
-    # It still is, but now somebody is known: what is too long becomes as long as the middle one.
-    assert given(rule, ways(15, 16, first=5)) == pytest.approx([15, 0.1])
+    assert given(rule, ways(5, 6, 0.1, 0.1, 0.1)) == pytest.approx([5, 0, 0.1, 0.1, 0.1])
+    assert given(rule, ways(5, 6, first=5)) == pytest.approx([5, 0])  # seven are not enough
 
 
 def test_then_it_is_the_median_of_those_heard() -> None:
     # 3 x 2 = 6: 6 stays, 7 becomes 2.
     assert given(heard(), ways(6, 7, first=20)) == pytest.approx([6, 2])
+
+
+def test_what_is_shorter_than_the_model_is_never_too_long() -> None:
+    # Of ten clients the middle one went 0.1, and 3 x 0.1 is less than the model's 5.
+    rule = Usual(2, Seen(), longest=3.0)
+    given(rule, ways(*[0.1] * 10))
+    assert given(rule, ways(5, 5.1, first=20)) == pytest.approx([5, 0.1])
 
 
 def test_a_length_without_end_is_no_way_at_all() -> None:
@@ -101,8 +107,8 @@ def test_nothing_is_shortened_by_the_length_of_nothing() -> None:
     rule = Usual(2, Seen(), longest=3.0)
     assert given(rule, ways(1e6, 2), model=[0.0, 0.0]) == pytest.approx([1e6, 2])
     still = Usual(2, Seen())
-    given(still, ways(*[0.0] * 10))  # nobody moves at all
-    assert given(still, ways(4, first=20)) == [4.0]
+    given(still, ways(*[0.0] * 10), model=[0.0, 0.0])  # nobody moves at all
+    assert given(still, ways(4, first=20), model=[0.0, 0.0]) == [4.0]
 
 
 def test_the_lengths_go_on() -> None:

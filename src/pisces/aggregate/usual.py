@@ -1,23 +1,24 @@
 """Updates far longer than is usual are shortened to what is: nobody outshouts all the others.
 
-    w_i <- base_i + (w_i - base_i) * usual / length_i    where length_i > longest * usual
+    w_i <- base_i + (w_i - base_i) * usual / length_i    where length_i > max(longest * usual, |w|)
     length_i = |w_i - base_i|,    usual = the median of what clients sent lately
 
 with the L2 norm of the trained parameters; buffers stay as they are. What is not that long is not
-touched, not even copied: where everybody is honest nothing changes, as long as `longest` is more
-than any honest update comes to. What is longer then counts as one of many, not as the longest that
-would have been let through.
+touched, not even copied. Longer than the whole model as well, because honest steps differ too: late
+in training most clients hardly move, and the few that still learn go a hundred times as far.
 
 The median is over the last lengths of the 10 C clients heard from last, so that neither a client
 that reports often nor the few that guided selection prefers have more to say. Until C of them (ten
-at least) have been heard, an update is held against the length of the model itself: there are too
-few to compare with, and honest steps are shorter. A model of zeros has no length, and nothing is
-shortened before enough are heard.
+at least) have been heard nobody knows what is usual, and what is longer than the model goes nowhere
+at all. A model of zeros has no length, and nothing is shortened before enough are heard.
 
 What was too long is remembered as the longest that is not: should most be so, training itself has
 changed, and what is usual follows.
 
-Ours: the bound of `clip.py` is a number one has to find, while the usual length falls as training
+It is a guard against clients that went wrong, and against crude ones that mean it. Whoever knows of
+it sends something shorter: docs/robustness.md says what is against that.
+
+Ours. The bound of `clip.py` is a number one has to find, while the usual length falls as training
 goes on. A limit that follows it closely always shortens half of the honest ones; one far above it
 shortens none of them. docs/decisions/015 has numbers.
 """
@@ -67,7 +68,7 @@ class Usual(Around):
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:
         """What the inner aggregator makes of updates none of which is too long."""
-        most, usual = self._limits(weights)
+        most, usual = self._limits(float(weights.parameters.norm()))
         lengths = lengths_of(updates)
         fitting = [
             update if length <= most else shortened(update, usual / length)
@@ -77,12 +78,12 @@ class Usual(Around):
             self._lengths.put(update.client, min(length, most))
         return self.inner.combine(weights, fitting, view, rng)
 
-    def _limits(self, weights: Weights) -> tuple[float, float]:
-        """How long an update may be, and how long it becomes if it is longer."""
-        usual = self._lengths.median if len(self._lengths) else inf
-        known = len(self._lengths) >= self._enough
-        measure = usual if known else float(weights.parameters.norm())
-        return (self._longest * measure if measure > 0 else inf), min(usual, measure)
+    def _limits(self, model: float) -> tuple[float, float]:
+        """How long an update may be beside such a model, and how long a longer one becomes."""
+        if len(self._lengths) < self._enough:
+            return model or inf, 0.0
+        usual = self._lengths.median
+        return max(self._longest * usual, model) or inf, usual
 
     def state(self) -> State:
         """The lengths, beside the inner aggregator's state."""
