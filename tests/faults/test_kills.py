@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import torch
 from killing import Killer, assert_same
 
 from pisces.build import PROTOCOLS
@@ -24,12 +26,13 @@ WORLDS: dict[str, list[str]] = {
     "pool": ["train.backend=pool", "train.workers=2"],
     "batched": ["train.backend=batched", "stop.time_s=30"],
 }
+ON_GPU = ["train.device=cuda", "train.backend=batched"]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 
 
-def kill(killer: Killer, name: str, number: int, times: int) -> None:
-    changes = [*WORLDS[name], "clients.deadline_s=60"]
+def kill(killer: Killer, name: str, number: int, times: int, also: Sequence[str] = ()) -> None:
+    changes = [*WORLDS[name], *also, "clients.deadline_s=60"]
     whole = killer.whole(name, changes)
     assert_same(whole, killer.killed(name, number, changes, times))
 
@@ -38,6 +41,14 @@ def test_killed_runs_come_out_as_if_nothing_had_happened(tmp_path: Path) -> None
     killer = Killer(tmp_path, SEED)
     for number, (name, times) in enumerate(FEW.items()):
         kill(killer, name, number, times)
+    assert killer.num_kills == 8
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_killed_on_a_gpu(tmp_path: Path) -> None:
+    killer = Killer(tmp_path, SEED)
+    for number, name in enumerate(("pisces", "fedbuff", "oort", "ca2fl")):
+        kill(killer, name, number, times=2, also=ON_GPU)
     assert killer.num_kills == 8
 
 
