@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from pisces import config
 from pisces.study import plan, records
 from pisces.study.records import Record
 
@@ -35,6 +36,15 @@ def test_every_attack_of_the_study_is_explained_on_the_page() -> None:
     text = (ROOT / "docs" / "robustness.md").read_text("utf-8")
     for case in plan.load(ROOT / "experiments" / "hostile").case:
         assert f"\n| {case.name.replace('_', ' ')} | " in text
+
+
+def test_the_recipe_is_what_was_measured() -> None:
+    text = (ROOT / "docs" / "robustness.md").read_text("utf-8")
+    recipe = config.parse(text.rpartition("```toml")[2].partition("```")[0])
+    huge = next(c for c in plan.load(ROOT / "experiments" / "hostile").case if c.name == "huge")
+    (measured,) = [v for v in huge.variant or () if v.name == "random-usual-krum"]
+    assert recipe.replaced == config.parse("", measured.set).replaced
+    assert recipe.protocol == measured.protocol
 
 
 def test_a_cell_is_the_median_over_seeds(
