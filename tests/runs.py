@@ -261,7 +261,7 @@ def reason(lines: Sequence[Line]) -> str:
 
 def assert_lawful(lines: Sequence[Line], concurrency: int) -> None:
     """Fail unless the log obeys every law a run is under, whatever its protocol and its world."""
-    books = _Books(concurrency)
+    books = Books(concurrency)
     for line in lines:
         assert line["at"] >= books.now, f"time ran backwards: {line}"
         books.now = line["at"]
@@ -269,7 +269,7 @@ def assert_lawful(lines: Sequence[Line], concurrency: int) -> None:
     books.close()
 
 
-class _Books:
+class Books:
     """Follows a log line by line with the simplest book-keeping there is."""
 
     def __init__(self, concurrency: int) -> None:

@@ -46,7 +46,7 @@ def test_absurd_sizes_are_refused(num: Any, says: str) -> None:
 
 
 def test_finite_weights_of_the_right_shape_are_right() -> None:
-    assert wrong_weights(flat([1.0, -3e38]), SHAPE) is None
+    assert wrong_weights(flat([1.0, -9e14]), SHAPE, LIMITS) is None
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,20 @@ def test_finite_weights_of_the_right_shape_are_right() -> None:
         (flat([1.0, math.nan]), "not finite"),
         (flat([math.inf, 0.0]), "not finite"),
         (flat([-math.inf, 0.0]), "not finite"),
+        (flat([3e15, -4e15]), "weights of norm 5e+15, above 1e+15"),
+        (flat([1.0, -3e38]), "weights of norm inf, above 1e+15"),  # its square is
     ],
 )
 def test_weights_that_cannot_be_added_are_refused(sent: Weights, says: str) -> None:
-    assert says in str(wrong_weights(sent, SHAPE))
+    assert says in str(wrong_weights(sent, SHAPE, LIMITS))
 
 
 def test_a_float64_model_takes_float64_weights() -> None:
     layout = Layout((Slice("w", (2,), "float64", "parameter", 0, 2),))
     shape = Shape.of(layout)
-    assert wrong_weights(flat([1.0, 1e300], torch.float64), shape) is None
-    assert wrong_weights(flat([1.0, 2.0]), shape) == "weights of type torch.float32, not float64"
+    assert wrong_weights(flat([1.0, 1e14], torch.float64), shape, LIMITS) is None
+    says = "weights of type torch.float32, not float64"
+    assert wrong_weights(flat([1.0, 2.0]), shape, LIMITS) == says
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ class Limits:
     max_clients: int = 10_000_000
     max_examples: int = 100_000_000
     max_loss: float = 1e6
+    max_norm: float = 1e15  # of an update's weights
 
 
 def wrong_client(client: int, limits: Limits) -> str | None:
@@ -56,8 +57,12 @@ class Shape:
         return cls((layout.size,), torch.float64 if double else torch.float32)
 
 
-def wrong_weights(weights: Weights, wanted: Shape) -> str | None:
-    """What is wrong with a client's weights?"""
+def wrong_weights(weights: Weights, wanted: Shape, limits: Limits) -> str | None:
+    """What is wrong with a client's weights?
+
+    Finite is not enough: a model or a memory moved to where floats end overflows with whatever is
+    added next, so that one such update would keep a run from ever making another version.
+    """
     flat = weights.flat
     if not hasattr(flat, "isfinite"):
         return f"weights that are no tensor but a {type(flat).__name__}"
@@ -65,13 +70,27 @@ def wrong_weights(weights: Weights, wanted: Shape) -> str | None:
         return f"weights of shape {tuple(flat.shape)}, not {wanted.shape}"
     if flat.dtype != wanted.dtype:
         return f"weights of type {flat.dtype}, not {str(wanted.dtype).removeprefix('torch.')}"
-    return None if is_finite(flat) else "weights that are not finite"
+    norm = _norm(flat)
+    if norm <= limits.max_norm:  # NaN is not
+        return None
+    if not is_finite(flat):
+        return "weights that are not finite"
+    return f"weights of norm {norm:g}, above {limits.max_norm:g}"
 
 
 def is_finite(flat: torch.Tensor) -> bool:
     """Is every number finite?"""
     # Their sum is not if one of them is not, and is quick; but it may also have grown too large.
     return math.isfinite(_sum(flat)) or bool(flat.isfinite().all())
+
+
+def _norm(flat: torch.Tensor) -> float:
+    """Infinite also where its square is; in one pass, as the sum is."""
+    if not flat.is_cpu:
+        return math.sqrt(float(flat.detach().dot(flat.detach())))
+    values = flat.detach().numpy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.sqrt(float(np.dot(values, values)))
 
 
 def _sum(flat: torch.Tensor) -> float:

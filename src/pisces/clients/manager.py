@@ -265,7 +265,7 @@ class ClientManager:
 
     def _problem(self, event: Arrived) -> str | None:
         declared = self.table.facts.num_examples.item(event.client)
-        return wrong_weights(event.weights, self._shape) or wrong_report(
+        return wrong_weights(event.weights, self._shape, self._limits) or wrong_report(
             event.report, declared, self._limits
         )
 
