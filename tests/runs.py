@@ -300,7 +300,8 @@ class Books:
         assert len(self.running) <= self.concurrency
 
     def _end(self, line: Line) -> Line:
-        started = self.running.pop(line["task"])  # a KeyError: it ended twice, or never started
+        assert line["task"] in self.running, f"it ended twice, or never started: {line}"
+        started = self.running.pop(line["task"])
         assert line["client"] == started["client"]
         return started
 
@@ -317,7 +318,8 @@ class Books:
     def left(self, line: Line) -> None:
         self.failed(line)
         self.present.discard(line["client"])
-        assert line["client"] not in [t["client"] for t in self.running.values()]
+        at_work = [t["client"] for t in self.running.values()]
+        assert line["client"] not in at_work, "who leaves takes its task along"
 
     def dropped(self, line: Line) -> None:
         del self.buffer[line["task"]]  # a KeyError: it was aggregated or dropped before
