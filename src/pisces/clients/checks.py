@@ -22,7 +22,7 @@ class Limits:
     max_clients: int = 10_000_000
     max_examples: int = 100_000_000
     max_loss: float = 1e6
-    max_norm: float = 1e15  # of an update's weights
+    max_norm: float = 1e15  # of an update's weights, and of what they differ by from those sent
 
 
 def wrong_client(client: int, limits: Limits) -> str | None:
@@ -57,8 +57,8 @@ class Shape:
         return cls((layout.size,), torch.float64 if double else torch.float32)
 
 
-def wrong_weights(weights: Weights, wanted: Shape, limits: Limits) -> str | None:
-    """What is wrong with a client's weights?
+def wrong_weights(weights: Weights, sent: Weights, wanted: Shape, limits: Limits) -> str | None:
+    """What is wrong with a client's weights, which was sent others to begin from?
 
     Finite is not enough: a model or a memory moved to where floats end overflows with whatever is
     added next, so that one such update would keep a run from ever making another version.
@@ -70,12 +70,15 @@ def wrong_weights(weights: Weights, wanted: Shape, limits: Limits) -> str | None
         return f"weights of shape {tuple(flat.shape)}, not {wanted.shape}"
     if flat.dtype != wanted.dtype:
         return f"weights of type {flat.dtype}, not {str(wanted.dtype).removeprefix('torch.')}"
-    norm = _norm(flat)
-    if norm <= limits.max_norm:  # NaN is not
+    if _norm(flat) <= limits.max_norm:  # NaN is not
         return None
     if not is_finite(flat):
         return "weights that are not finite"
-    return f"weights of norm {norm:g}, above {limits.max_norm:g}"
+    # Whoever begins far away, because others brought the model there, may end there.
+    far = _norm(flat - sent.flat.to(flat.device))
+    if far <= limits.max_norm:
+        return None
+    return f"weights {far:g} away from those it was sent, above {limits.max_norm:g}"
 
 
 def is_finite(flat: torch.Tensor) -> bool:
