@@ -265,7 +265,7 @@ def reason(lines: Sequence[Line]) -> str:
 
 def assert_lawful(lines: Sequence[Line], concurrency: int) -> None:
     """Fail unless the log obeys every law a run is under, whatever its protocol and its world."""
-    books = _Books(concurrency)
+    books = Books(concurrency)
     for line in lines:
         assert line["at"] >= books.now, f"time ran backwards: {line}"
         books.now = line["at"]
@@ -273,7 +273,7 @@ def assert_lawful(lines: Sequence[Line], concurrency: int) -> None:
     books.close()
 
 
-class _Books:
+class Books:
     """Follows a log line by line with the simplest book-keeping there is."""
 
     def __init__(self, concurrency: int) -> None:
@@ -304,7 +304,8 @@ class _Books:
         assert len(self.running) <= self.concurrency
 
     def _end(self, line: Line) -> Line:
-        started = self.running.pop(line["task"])  # a KeyError: it ended twice, or never started
+        assert line["task"] in self.running, f"it ended twice, or never started: {line}"
+        started = self.running.pop(line["task"])
         assert line["client"] == started["client"]
         return started
 
@@ -321,7 +322,8 @@ class _Books:
     def left(self, line: Line) -> None:
         self.failed(line)
         self.present.discard(line["client"])
-        assert line["client"] not in [t["client"] for t in self.running.values()]
+        at_work = [t["client"] for t in self.running.values()]
+        assert line["client"] not in at_work, "who leaves takes its task along"
 
     def dropped(self, line: Line) -> None:
         del self.buffer[line["task"]]  # a KeyError: it was aggregated or dropped before

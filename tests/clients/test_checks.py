@@ -31,6 +31,9 @@ def flat(values: list[float], dtype: torch.dtype = torch.float32) -> Weights:
     return Weights(torch.tensor(values, dtype=dtype), LAYOUT)
 
 
+SENT = flat([0.0, 0.0])
+
+
 @pytest.mark.parametrize("num", [1, 1000])
 def test_sizes_within_the_limits_are_right(num: int) -> None:
     assert wrong_size(num, LIMITS) is None
@@ -56,7 +59,7 @@ def test_absurd_sizes_are_refused(num: Any, says: str) -> None:
 
 
 def test_finite_weights_of_the_right_shape_are_right() -> None:
-    assert wrong_weights(flat([1.0, -3e38]), SHAPE) is None
+    assert wrong_weights(flat([1.0, -9e14]), SENT, SHAPE, LIMITS) is None
 
 
 @pytest.mark.parametrize(
@@ -74,17 +77,25 @@ def test_finite_weights_of_the_right_shape_are_right() -> None:
         (flat([1.0, math.nan]), "not finite"),
         (flat([math.inf, 0.0]), "not finite"),
         (flat([-math.inf, 0.0]), "not finite"),
+        (flat([3e15, -4e15]), "weights 5e+15 away from those it was sent, above 1e+15"),
+        (flat([1.0, -3e38]), "weights inf away from those it was sent"),  # its square is
     ],
 )
 def test_weights_that_cannot_be_added_are_refused(sent: Weights, says: str) -> None:
-    assert says in str(wrong_weights(sent, SHAPE))
+    assert says in str(wrong_weights(sent, SENT, SHAPE, LIMITS))
+
+
+def test_whoever_was_sent_large_weights_may_answer_with_such() -> None:
+    # or, once somebody had moved the model there, everybody else would be refused
+    assert wrong_weights(flat([3e15, 5e15]), flat([3e15, 4.9e15]), SHAPE, LIMITS) is None
 
 
 def test_a_float64_model_takes_float64_weights() -> None:
     layout = Layout((Slice("w", (2,), "float64", "parameter", 0, 2),))
     shape = Shape.of(layout)
-    assert wrong_weights(flat([1.0, 1e300], torch.float64), shape) is None
-    assert wrong_weights(flat([1.0, 2.0]), shape) == "weights of type torch.float32, not float64"
+    assert wrong_weights(flat([1.0, 1e14], torch.float64), SENT, shape, LIMITS) is None
+    says = "weights of type torch.float32, not float64"
+    assert wrong_weights(flat([1.0, 2.0]), SENT, shape, LIMITS) == says
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from runs import (
 )
 
 from pisces.build import PROTOCOLS
+from pisces.clients.checks import Limits
 from pisces.execute.failures import Failures
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.latency import PerClient
@@ -186,6 +187,7 @@ BAD: dict[str, Callable[[Task], tuple[torch.Tensor, Report]]] = {
     "too short": lambda t: (torch.zeros(3), FINE),
     "empty": lambda t: (torch.zeros(0), FINE),
     "a matrix": lambda t: (torch.zeros(2, 2), FINE),
+    "huge": lambda t: (flat(t) - 3e38, FINE),
     "integers": lambda t: (torch.zeros(4, dtype=torch.int64), FINE),
     "double, too large for float": lambda t: (flat(t).double() + 1e300, FINE),
     "no examples": lambda t: (flat(t), Report(0, 1.0, 1.1)),
@@ -253,6 +255,21 @@ def test_bad_updates_count_as_failures_and_never_touch_the_model(name: str) -> N
     assert bool(weights.flat.isfinite().all())
     assert num_versions(lines) >= 12
     assert_lawful(lines, patient.concurrency)
+
+
+@every_protocol
+def test_no_update_is_so_large_that_no_version_is_made_any_more(name: str) -> None:
+    # Half of what is refused, to and fro: models and memories must not overflow for good.
+    def lie(task: Task, at: float) -> Event:
+        far = Limits().max_norm / 4 * (-1) ** task.id  # of four numbers: the norm is twice as much
+        weights = Weights(torch.full_like(flat(task), far), START.layout)
+        return Arrived(at, task.id, task.client, weights, FINE)
+
+    lines, weights = run_with(name, lie, LONG)
+    assert num_versions(lines) >= 12
+    assert of_kind(lines, "aggregated")[-1]["at"] > 100.0  # of 120 s
+    assert bool(weights.flat.isfinite().all())
+    assert_lawful(lines, LONG.concurrency)
 
 
 @every_protocol

@@ -23,6 +23,7 @@ class Limits:
     max_clients: int = 10_000_000
     max_examples: int = 100_000_000
     max_loss: float = 1e6
+    max_norm: float = 1e15  # of an update's weights, and of what they differ by from those sent
     max_update_bytes: int | None = None  # of its weights; none: what the model takes
     max_buffered_bytes: int = 16 * 2**30  # of the weights of all updates that wait
 
@@ -96,8 +97,12 @@ class Shape:
         return cls((layout.size,), torch.float64 if double else torch.float32)
 
 
-def wrong_weights(weights: Weights, wanted: Shape) -> str | None:
-    """What is wrong with a client's weights?"""
+def wrong_weights(weights: Weights, sent: Weights, wanted: Shape, limits: Limits) -> str | None:
+    """What is wrong with a client's weights, which was sent others to begin from?
+
+    Finite is not enough: a model or a memory moved to where floats end overflows with whatever is
+    added next, so that one such update would keep a run from ever making another version.
+    """
     flat = weights.flat
     if not hasattr(flat, "isfinite"):
         return f"weights that are no tensor but a {type(flat).__name__}"
@@ -105,13 +110,30 @@ def wrong_weights(weights: Weights, wanted: Shape) -> str | None:
         return f"weights of shape {tuple(flat.shape)}, not {wanted.shape}"
     if flat.dtype != wanted.dtype:
         return f"weights of type {flat.dtype}, not {str(wanted.dtype).removeprefix('torch.')}"
-    return None if is_finite(flat) else "weights that are not finite"
+    if _norm(flat) <= limits.max_norm:  # NaN is not
+        return None
+    if not is_finite(flat):
+        return "weights that are not finite"
+    # Whoever begins far away, because others brought the model there, may end there.
+    far = _norm(flat - sent.flat.to(flat.device))
+    if far <= limits.max_norm:
+        return None
+    return f"weights {far:g} away from those it was sent, above {limits.max_norm:g}"
 
 
 def is_finite(flat: torch.Tensor) -> bool:
     """Is every number finite?"""
     # Their sum is not if one of them is not, and is quick; but it may also have grown too large.
     return math.isfinite(_sum(flat)) or bool(flat.isfinite().all())
+
+
+def _norm(flat: torch.Tensor) -> float:
+    """Infinite also where its square is; in one pass, as the sum is."""
+    if not flat.is_cpu:
+        return math.sqrt(float(flat.detach().dot(flat.detach())))
+    values = flat.detach().numpy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.sqrt(float(np.dot(values, values)))
 
 
 def _sum(flat: torch.Tensor) -> float:

@@ -246,7 +246,7 @@ class ClientManager:
         if not self._runs(event.task_id, event.client):
             return [Ignored(event.at, event.client, event.task_id, NOT_RUNNING)]
         task, started_at = self.running[event.task_id]
-        if problem := self._problem(event):
+        if problem := self._problem(event, task):
             self._end(task.id)
             failed = Failed(event.at, event.client, f"update refused: {problem}", event.task_id)
             return [failed, *self._debit(event.client, event.at)]
@@ -273,11 +273,10 @@ class ClientManager:
         self.table.hold(update.client, waits=True)
         return entries
 
-    def _problem(self, event: Arrived) -> str | None:
-        declared = self.table.facts.num_examples.item(event.client)
-        return wrong_weights(event.weights, self._shape) or wrong_report(
-            event.report, declared, self._limits
-        )
+    def _problem(self, event: Arrived, task: Task) -> str | None:
+        declared, limits = self.table.facts.num_examples.item(event.client), self._limits
+        problem = wrong_weights(event.weights, task.weights, self._shape, limits)
+        return problem or wrong_report(event.report, declared, limits)
 
     def _consequences(self, verdict: Verdict, update: Update) -> list[Entry]:
         """Give or take a credit, and let the loss count as what it is taken for."""
