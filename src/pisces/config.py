@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Annotated, Any, Literal, get_args
 
 import tomlkit
@@ -490,8 +491,8 @@ def parse(
     """Check a config given as TOML text."""
     try:
         values = tomlkit.parse(text).unwrap()
-    except TOMLKitError as error:
-        raise ConfigError(f"{source}: not TOML: {error}") from error
+    except (TOMLKitError, ValueError, RecursionError) as error:  # dates, numbers, depths
+        raise ConfigError(f"{source}: not TOML: {str(error)[:200]}") from error
     values = {name: value for name, value in values.items() if name not in without}
     for change in changes:
         _apply(values, change)
@@ -515,18 +516,20 @@ def _apply(values: dict[str, Any], change: str) -> None:
     key, equals, raw = change.partition("=")
     *tables, last = key.strip().split(".")
     if not equals or not last:
-        raise ConfigError(f"--set takes key=value, such as clients.count=50, not {change!r}")
+        raise ConfigError(
+            f"--set takes key=value, such as clients.count=50, not {shortened(change)}"
+        )
     for table in tables:
         values = values.setdefault(table, {})
         if not isinstance(values, dict):
-            raise ConfigError(f"--set {change}: {table} is not a table")
+            raise ConfigError(f"--set {change[:200]}: {table[:200]} is not a table")
     values[last] = _value(raw.strip())
 
 
 def _value(raw: str) -> Any:
     try:
         return tomlkit.parse(f"value = {raw}").unwrap()["value"]
-    except TOMLKitError:
+    except (TOMLKitError, ValueError, RecursionError):
         return None if raw == "none" else raw
 
 

@@ -48,7 +48,7 @@ def _rule(detail: ErrorDetails, key: str, keys: Sequence[str], owners: Mapping[s
             return detail["msg"].removeprefix("Value error, ")
         case "union_tag_invalid":
             expected = detail["ctx"]["expected_tags"].replace("'", "")
-            return f"must be one of {expected}, not {detail['ctx']['tag']!r}"
+            return f"must be one of {expected}, not {shortened(detail['ctx']['tag'])}"
         case "model_type" | "model_attributes_type" | "dict_type":
             rule = "must be a table"
         case _:
@@ -83,4 +83,4 @@ def known(name: str, choices: Collection[str], key: str) -> str:
         return name
     close = difflib.get_close_matches(str(name), choices, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise ConfigError(f"{key}: must be one of {', '.join(choices)}, not {name!r}{hint}")
+    raise ConfigError(f"{key}: must be one of {', '.join(choices)}, not {shortened(name)}{hint}")

@@ -20,7 +20,7 @@ from pisces.machine import software
 from pisces.models.flat import layout_of
 from pisces.parts import Simulation
 from pisces.record.blobs import digest
-from pisces.record.checkpoint import FOLDER, Checkpoints, Saved, Store
+from pisces.record.checkpoint import FOLDER, MISFITS, Checkpoints, Saved, Store, misfit
 from pisces.record.keeper import Keeper
 from pisces.record.lines import Line
 from pisces.record.writer import CONFIG, EVENTS, Position, RunFolder
@@ -51,6 +51,28 @@ def differences(
             yield from differences(a, b, f"{within}{key}.")
         elif a != b:
             yield f"{within}{key}", a, b
+
+
+def check_kinds(one: Any, other: Any, within: str = "") -> None:
+    """Refuse saved values that are of another kind than those of a run that begins.
+
+    Kinds are what JSON has; nothing stands for anything, and what is in lists is not looked at.
+    """
+    if one is None or other is None:
+        return
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in one.keys() & other.keys():
+            check_kinds(one[key], other[key], f"{within}.{key}" if within else str(key))
+    elif _kind(one) != _kind(other):
+        raise TypeError(f"{within} is {_kind(other)}, not {_kind(one)}")
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, bool | str):
+        return type(value).__name__
+    return "a list" if isinstance(value, list | tuple) else "a number"
 
 
 def open_folder(out: str | Path | None, config_text: str, *, resume: bool) -> RunFolder | None:
@@ -106,7 +128,7 @@ class Kept:
             return self._folder.go_on_from(Position(), config_text)
         for why in found.refused:
             log.warning("%s; going on from %s", why, found.path)
-        self._restore(found.saved)
+        self._restore(found.saved, found.path)
         return self._folder.go_on_from(found.saved.position, config_text)
 
     def _check(self, saved: Saved) -> None:
@@ -115,12 +137,19 @@ class Kept:
         if not self._folder.holds(saved.position):
             raise RunError(f"{EVENTS} is not what it was then: it was cut, or changed")
 
-    def _restore(self, saved: Saved) -> None:
+    def _restore(self, saved: Saved, path: Path | None) -> None:
         if saved.software != software():
             log.warning(
                 "saved by %s, and this is %s: it may go on otherwise", saved.software, software()
             )
-        self._coordinator.restore(saved.state)
+        try:
+            check_kinds(self._coordinator.state().values, saved.state.values)
+            self._coordinator.restore(saved.state)
+        except MISFITS as error:
+            raise RunError(
+                f"{path} is not what it should be ({misfit(error)}): remove it, and the one before "
+                "is taken"
+            ) from error
         reason, folder = self._coordinator.reason, self._folder
         self._coordinator.go_on()
         if self._coordinator.reason is not None and folder.is_finished:

@@ -202,7 +202,13 @@ def initial_model(config: cfg.Config, data: FederatedData) -> nn.Module:
     settings = {key: getattr(config.model, key) for key in entry.keys}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(config.seed, "model"))
-        model = entry.make(tuple(data.inputs.shape[1:]), data.num_classes, **settings)
+        try:
+            model = entry.make(tuple(data.inputs.shape[1:]), data.num_classes, **settings)
+        except (MemoryError, OverflowError, RuntimeError, TypeError) as error:  # torch's, of sizes
+            raise ConfigError(
+                f"model: {config.model.name} of {settings} cannot be made: "
+                f"{str(error).splitlines()[0][:200]}; make it smaller"
+            ) from error
     if config.model.weights is not None:
         load_weights(model, config.model.weights)
     return model

@@ -39,12 +39,20 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     writer.record(Aggregated(1.0, 1, (0,), (2,), (1.0,)))
     writer.record(Evaluated(1.0, 1, {"accuracy": 0.5}))
     writer.record(Stopped(4.0, "time limit"))
-    writer.finish({"at": 4.0, "versions": 1}, {"w": torch.arange(3.0)}, wall_s=0.5)
+    summary = {
+        "reason": "time",
+        "at": 4.0,
+        "versions": 1,
+        "distrusted": [],
+        "final": {},
+        "best": {},
+    }
+    writer.finish(summary, {"w": torch.arange(3.0)}, wall_s=0.5)
     writer.close()
     run = Run.open(str(tmp_path))
     assert run.config == {"seed": 3, "protocol": "pisces"}
     assert (run.name, run.protocol, run.seed) == ("pisces (seed 3)", "pisces", 3)
-    assert run.summary == {"at": 4.0, "versions": 1, "wall_s": 0.5}  # as saved, not counted anew
+    assert run.summary == {**summary, "wall_s": 0.5}  # as saved, not counted anew
     assert [line["kind"] for line in run.events()] == ["aggregated", "evaluated", "stopped"]
     assert run.tally().summary()["max_staleness"] == 2
     assert torch.equal(run.state_dict()["w"], torch.arange(3.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -103,7 +104,10 @@ def _show_run(
 def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path) -> list[str]:
     from pisces.report import plots
 
-    curves, stale, involved = (out / f"{name}.png" for name in (metric, "staleness", "involvement"))
+    # A metric may be called anything, and a run folder may be anybody's: no path comes of it.
+    of_metric = re.sub(r"[^\w.-]", "_", metric)[:100]
+    names = (of_metric, "staleness", "involvement")
+    curves, stale, involved = (out / f"{name}.png" for name in names)
     plots.accuracy_over_time(runs, curves, target, metric=metric)
     plots.staleness(runs, stale)
     plots.involvement(runs, involved)
@@ -168,6 +172,6 @@ def _world_of(run: Run) -> dict[str, Any]:
 
 def _common(runs: Sequence[Run], setting: str) -> Any:
     """What all runs that say have under `stop`; a killed run has no summary, but its config."""
-    said = (run.summary.get(setting, run.config.get("stop", {}).get(setting)) for run in runs)
+    said = (run.summary.get(setting, run.setting("stop", setting)) for run in runs)
     values = {value for value in said if value is not None}
     return values.pop() if len(values) == 1 else None

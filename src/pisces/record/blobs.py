@@ -7,6 +7,7 @@ checkpoint lie together in one file: a file each would cost more than to write t
 from __future__ import annotations
 
 import hashlib
+import re
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from pisces.record.writer import replace_file, sync_folder
 
 LARGE_BYTES = 1 << 16
 SUFFIX = ".safetensors"
+_NAME = re.compile(r"[0-9a-f]{32}" + re.escape(SUFFIX))
 
 
 class Place(NamedTuple):
@@ -136,6 +138,8 @@ class Blobs:
 
     def _tensors(self, file: str) -> dict[str, torch.Tensor]:
         path = self._folder / file
+        if not _NAME.fullmatch(file):  # nothing else is opened: it may be of any size, or elsewhere
+            raise RunError(f"it names {file[:80]!r}, which is no file of arrays")
         try:
             content = path.read_bytes()
         except OSError as error:

@@ -11,6 +11,7 @@ found before anything is believed. Nothing in it is code.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,11 +23,13 @@ import torch
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.blobs import Blobs, Index, as_json, digest, files_of, from_json
-from pisces.record.writer import Position, replace_file, sync_folder
+from pisces.record.writer import Position, refuse_links, replace_file, sync_folder
 from pisces.types import State
 
 FOLDER, TENSORS = "checkpoints", "tensors"
 FORMAT = 1  # count up when an older Pisces would misread what is written
+# What becomes of values that were not written by us, though somebody made their checksum right.
+MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _HEAD = re.compile(rb'\{"format": (\d+), "checksum": "([0-9a-f]*)", "body": ')
 _FILE = re.compile(r"(\d{6,})\.json")
 
@@ -78,6 +81,7 @@ class Store:
 
     def __init__(self, run: Path) -> None:
         self._folder = run / FOLDER
+        refuse_links(self._folder, self._folder / TENSORS)
         self._blobs = Blobs(self._folder / TENSORS)
         self._kept: dict[int, Index] = {}  # those that are known to be good
 
@@ -115,10 +119,13 @@ class Store:
                 return Found(self._read(number, accepts, device), path, refused)
             except RunError as error:
                 refused.append(f"{path}: {error}")
+            except MISFITS as error:
+                refused.append(f"{path}: it is not what it should be ({misfit(error)})")
         return Found(None, None, refused)
 
     def _read(self, number: int, accepts: Accepts, device: torch.device) -> Saved:
         body = _decoded(self._path(number))
+        _check(body)
         index = from_json(body["arrays"])
         state = State(body["values"])
         position = Position(**body["events"])
@@ -141,6 +148,22 @@ class Store:
         return self._folder / f"{number:06d}.json"
 
 
+def _check(body: Mapping[str, Any]) -> None:
+    """Refuse what nothing would stumble over before the run is under way."""
+    events = body["events"]
+    if not all(type(events[key]) is int and events[key] >= 0 for key in ("num_bytes", "crc32")):
+        raise ValueError(f"events is {events}")
+    if type(body["wall_s"]) not in (int, float) or not 0 <= body["wall_s"] < math.inf:
+        raise ValueError(f"wall_s is {body['wall_s']!r}")
+    if not isinstance(body["made"], dict) or not isinstance(body["values"], dict):
+        raise ValueError("made and values are no tables")
+
+
+def misfit(error: Exception) -> str:
+    """What is wrong with a value, in a part of a line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
 def _encoded(saved: Saved, index: Index) -> bytes:
     body = {
         "made": saved.made,
@@ -157,6 +180,8 @@ def _encoded(saved: Saved, index: Index) -> bytes:
 
 def _decoded(path: Path) -> dict[str, Any]:
     """The file's content, if it is what was written."""
+    if path.is_fifo():  # one would wait for it for ever
+        raise RunError("it cannot be read: it is a pipe")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pisces.errors import RunError
 from pisces.policy import ANSWERS
 from pisces.record.lines import Line
+from pisces.record.sound import is_line, is_summary
 from pisces.record.summary import Tally, curve, metrics_of, time_to_target
 from pisces.record.writer import CONFIG, EVENTS, MODEL, SUMMARY
 
@@ -46,8 +47,13 @@ class Run:
         path = self.path / CONFIG
         try:
             return tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"cannot read {path}: {error}; mend or remove it") from error
+
+    def setting(self, table: str, key: str) -> Any:
+        """What the config says there; None where it says nothing, or is not what it should be."""
+        values = self.config.get(table)
+        return values.get(key) if isinstance(values, dict) else None
 
     @property
     def protocol(self) -> str:
@@ -78,7 +84,9 @@ class Run:
             return {**self.tally().summary(), "wall_s": None}
         try:
             summary: dict[str, Any] = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
+            if not is_summary(summary):
+                raise ValueError("it is not what a run came to")
+        except (OSError, ValueError, RecursionError) as error:
             raise RunError(
                 f"cannot read {path}: {error}; remove it to have it counted from {EVENTS} instead"
             ) from error
@@ -167,12 +175,12 @@ def _lines(file: BinaryIO, path: Path, kind: str | None) -> Iterator[Line]:
 
 
 def _parsed(text: bytes) -> Line | None:
-    """The line's JSON object, or None if it is not one that says its kind and instant."""
+    """The line's JSON object, or None if it is not what a run writes."""
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return line if isinstance(line, dict) and {"kind", "at"} <= line.keys() else None
+    return line if is_line(line) else None
 
 
 def _nearby(path: Path) -> str:

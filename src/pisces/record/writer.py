@@ -70,6 +70,7 @@ class RunFolder:
     def reopen(cls, path: str | Path) -> RunFolder:
         """A folder to go on in, left as it is so far; one that is in use is refused."""
         path = Path(path)
+        refuse_links(path / EVENTS)
         try:
             events = (path / EVENTS).open("r+b")
         except OSError as error:
@@ -153,6 +154,19 @@ class RunFolder:
             self._log.close()
 
 
+def refuse_links(*paths: Path) -> None:
+    """Refuse to go on where one of these is a link: a run writes to its own folder, nowhere else.
+
+    Whoever packed a folder may have put a link to anything there.
+    """
+    for path in paths:
+        if path.is_symlink():
+            raise RunError(
+                f"{path} is a link, and a run is written only to its own folder: put what it leads "
+                "to in its place"
+            )
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file, and its folder if need be, so that it is there whole or not at all."""
     with _writing(path):
@@ -195,7 +209,8 @@ def _replace(path: Path, content: bytes) -> None:
     """Write a file so that it is there whole or not at all."""
     beside = path.with_name(path.name + ".part")
     try:
-        with beside.open("wb") as file:
+        beside.unlink(missing_ok=True)  # a crash has left it, or it is a link to elsewhere
+        with beside.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -1,0 +1,112 @@
+"""Is a line of a log, or a summary, what a run writes? Folders may be anybody's, and anything.
+
+Only what is there is looked at, and of kinds that are known: older and newer runs say less or more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+MAX_CLIENTS = 10_000_000  # as many as may join: counts have a row for each
+_MOST = 1 << 63
+
+Check = Callable[[Any], bool]
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e300
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _MOST
+
+
+def _is_client(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MAX_CLIENTS
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _if_any(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _each(check: Check) -> Check:
+    return lambda value: type(value) is list and all(map(check, value))
+
+
+def _metrics(value: Any) -> bool:
+    return type(value) is dict and all(map(_if_any(_is_number), value.values()))
+
+
+_MAYBE = _if_any(_is_number)
+_KEYS: Mapping[str, Check] = {
+    "at": _is_number,
+    "client": _is_client,
+    "task": _is_count,
+    "version": _is_count,
+    "num_examples": _is_count,
+    "reason": _is_text,
+    "tasks": _each(_is_count),
+    "staleness": _each(_is_count),
+    "weights": _each(_MAYBE),
+    "credits": _is_count,
+    **dict.fromkeys(("loss", "loss_rms", "loss_left", "latency_s"), _MAYBE),
+}
+# What a line of a kind must have: it is looked at without asking.
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "joined": ("client", "num_examples"),
+    "started": ("task", "client"),
+    "arrived": ("task",),
+    "failed": ("reason",),
+    "left": (),
+    "dropped": ("task",),
+    "aggregated": ("version", "tasks", "staleness"),
+    "evaluated": ("version",),
+    "outlier": ("client", "task"),
+    "distrusted": ("client",),
+    "stopped": ("reason",),
+}
+_COUNTS = (
+    *("versions", "num_clients", "num_clients_started", "num_started", "num_updates"),
+    *("num_aggregated", "num_dropped", "num_failed", "num_called_off", "num_left"),
+)
+_SUMMARY: Mapping[str, Check] = {
+    "reason": _if_any(_is_text),
+    "at": _is_number,
+    **dict.fromkeys((*_COUNTS, "num_outliers"), _is_count),
+    "distrusted": _each(_is_client),
+    "final": _metrics,
+    "best": _metrics,
+    "max_staleness": _if_any(_is_count),
+    **dict.fromkeys(("mean_staleness", "target", "time_to_target_s", "wall_s"), _MAYBE),
+    **dict.fromkeys(("metric", "protocol", "trained_by", "made_with"), _is_text),
+}
+_NEEDED_OF_SUMMARY = ("reason", "at", "versions", "distrusted", "final", "best")
+
+
+def is_line(line: Any) -> bool:
+    """Does it say its kind and instant, and of its kind what it must?"""
+    if type(line) is not dict or not _is_text(line.get("kind")) or not _is_number(line.get("at")):
+        return False
+    kind = line["kind"]
+    if kind not in _NEEDED:  # of a later version: nobody looks at it
+        return True
+    if kind == "evaluated":
+        return _is_count(line.get("version")) and _metrics({**line, "kind": None})
+    return _fits(line, _NEEDED[kind], _KEYS)
+
+
+def is_summary(summary: Any) -> bool:
+    """Is it what a run came to?"""
+    return type(summary) is dict and _fits(summary, _NEEDED_OF_SUMMARY, _SUMMARY)
+
+
+def _fits(values: Mapping[str, Any], needed: tuple[str, ...], checks: Mapping[str, Check]) -> bool:
+    if any(key not in values for key in needed):
+        return False
+    return all(checks[key](value) for key, value in values.items() if key in checks)
