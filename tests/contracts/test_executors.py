@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
-from runs import NUM_EXAMPLES, World, implementations, outcome, task, through_json
+from runs import NUM_EXAMPLES, START, World, implementations, outcome, task, through_json
 
 import pisces.execute
 from pisces.execute.base import Capabilities, Executor
 from pisces.execute.fake import FakeExecutor
+from pisces.execute.journal import Journaled
+from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor
+from pisces.record.journal import Journal
 from pisces.types import Arrived, Event, Joined, Plan, Task
 
+FOLDER = TemporaryDirectory()
 LATENCIES = (1.0, 2.0, 2.0)
 
 
@@ -37,9 +43,15 @@ def fake() -> FakeExecutor:
     return FakeExecutor(joins, answer, Capabilities(pulls=True), hand_in=hand_in)
 
 
+def journaled() -> Journaled:
+    folder = Path(mkdtemp(dir=FOLDER.name))
+    return Journaled(fake(), Tape(Journal(folder, {})), START)
+
+
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "virtual": lambda: World(latencies=LATENCIES).executor(),
     "fake": fake,
+    "journaled": journaled,
 }
 every_executor = pytest.mark.parametrize("name", EXECUTORS)
 
@@ -57,7 +69,8 @@ def arrivals(events: Iterable[Event]) -> list[tuple[float, int]]:
 
 def test_every_executor_has_a_row() -> None:
     found = implementations(pisces.execute, "submit")
-    assert found == {VirtualExecutor, FakeExecutor} == {type(make()) for make in EXECUTORS.values()}
+    assert found == {type(make()) for make in EXECUTORS.values()}
+    assert found >= {VirtualExecutor, FakeExecutor, Journaled}
 
 
 @every_executor
