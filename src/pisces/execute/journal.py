@@ -110,6 +110,8 @@ class Journaled(Executor):
     def close(self) -> None:
         """Acknowledge what is safe, and close the executor inside."""
         with suppress(RunError):  # it was told already
+            if self._tape.is_over:
+                self._take_over()  # to tell clients that nobody waits for them any more
             self._acknowledge()
         self._tape.close()
         self._inner.close()
@@ -141,7 +143,7 @@ class Journaled(Executor):
 
     def _take_over(self) -> None:
         """When nothing is played any more, hand on what the process before left."""
-        if not self._is_taken_up or self._tape.is_over:
+        if not self._is_taken_up or not self._tape.is_at_end:
             return
         self._is_taken_up = False
         self._tape.settle()

@@ -27,9 +27,14 @@ class Tape:
         self._num_asked = 0  # questions since the last record
 
     @property
+    def is_at_end(self) -> bool:
+        """Was all played that was recorded before?"""
+        return self._next is None
+
+    @property
     def plays(self) -> bool:
-        """Is something left that was recorded before?"""
-        return self._next is not None and not self.is_over
+        """Is it still told what was recorded before?"""
+        return not (self.is_at_end or self.is_over)
 
     @property
     def state(self) -> list[int]:
