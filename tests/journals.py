@@ -119,6 +119,8 @@ class Server(FakeExecutor):
             self._heap.clear()
             self._now = left.now
             running = {task.id: task for task, _ in left.running}
+            # What a client was told is safe must not be asked for again.
+            assert not running.keys() & self._clients.acknowledged
             self._clients.taken_over.append((left.now, list(running)))
             absent = {*range(NUM_CLIENTS)} - {*left.present}
             self._plan(Joined(left.now + 1, client, NUM_EXAMPLES) for client in sorted(absent))
@@ -186,7 +188,7 @@ class Federation:
         """Begin the run or go on with it, to its end or to the end of the process."""
         fate = Fate(num_moments)
         journal = DoomedJournal(self.folder, self.made, self.journaling)
-        journal.fate = fate
+        journal.fate, self.journal = fate, journal
         run = open_folder(self.folder, "", resume=(self.folder / "events.jsonl").exists())
         assert run is not None
         tape, server = Tape(journal), Server(self.clients, fate)

@@ -241,6 +241,7 @@ class Member(threading.Thread):
         super().__init__(daemon=True)
         self.done: dict[int, list[int]] = {}  # task -> checksums of its results, one per training
         self.safe: list[int] = []
+        self.lost: list[int] = []  # it was told that they are safe, and then asked for them again
         self.leaves = threading.Event()
         self._number, self._address = number, address
         self._folder = folder / f"client-{number}"
@@ -267,6 +268,7 @@ class Member(threading.Thread):
                 continue
             facts, flat = receive(line)
             if facts["kind"] == "task":
+                self.lost += [facts["task"]] if facts["task"] in self.safe else []
                 self._train(facts, flat)
                 line.send_bytes(self._path(facts["task"]).read_bytes())
             else:

@@ -24,7 +24,7 @@ from pisces.execute.journal import Journaled
 from pisces.execute.tape import Tape
 from pisces.journaling import Remembered, tape_for
 from pisces.record import journal as journal_module
-from pisces.record.checkpoint import Checkpoints
+from pisces.record.checkpoint import Checkpoints, Saved, Store
 from pisces.record.journal import FORMAT, Journal, Journaling, Place
 from pisces.stop import Stop
 from pisces.types import Arrived, Event, Failed, Joined, Left, Report, Task, Weights
@@ -149,6 +149,24 @@ def test_nothing_leaves_before_it_is_on_the_disk(tmp_path: Path) -> None:
     assert seen == [("acknowledge", True), ("submit", True)]
     executor.wait(2.0)
     assert len(seen) == 2  # nothing was heard, nothing is to be said
+    executor.submit(task(1, 0))
+    executor.wait(3.0)
+    assert seen[2:] == [("submit", True)]
+
+
+def test_a_checkpoint_never_knows_more_than_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, seen, save = Federation(tmp_path / "run"), [], Store.save
+
+    def watched(store: Store, saved: Saved, keep: int) -> Path:
+        seen.append(run.journal._is_synced)
+        return save(store, saved, keep)
+
+    monkeypatch.setattr(Store, "save", watched)
+    run.serve()
+    assert len(seen) > 2
+    assert all(seen)
 
 
 # --- what is in the file --------------------------------------------------------------------------
