@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import pytest
 import torch
 from journals import CONCURRENCY, Federation, fates
-from runs import NUM_EXAMPLES, START, assert_lawful, of_kind, outcome, reason, task
+from runs import NUM_EXAMPLES, START, assert_lawful, digits, of_kind, outcome, reason, task
 
 from pisces.errors import ConfigError, RunError
 from pisces.evaluate import Background, Inline
@@ -23,9 +23,12 @@ from pisces.execute.fake import FakeExecutor
 from pisces.execute.journal import Journaled
 from pisces.execute.tape import Tape
 from pisces.journaling import Remembered, tape_for
+from pisces.models.flat import flatten
 from pisces.record import journal as journal_module
 from pisces.record.checkpoint import Checkpoints, Saved, Store
 from pisces.record.journal import FORMAT, Journal, Journaling, Place
+from pisces.record.lines import Line
+from pisces.simulation import run
 from pisces.stop import Stop
 from pisces.types import Arrived, Event, Failed, Joined, Left, Report, Task, Weights
 
@@ -566,3 +569,42 @@ def test_only_real_time_has_a_tape_and_only_where_it_can_be_taken_over(tmp_path:
     able = FakeExecutor(capabilities=Capabilities(real_time=True, takes_over=True))
     assert isinstance(tape_for(able, tmp_path, {}), Tape)
     assert list(tmp_path.iterdir()) == []  # nothing is written before anything happened
+
+
+# --- put together ---------------------------------------------------------------------------------
+
+
+def networked(num_clients: int, like: Weights) -> FakeExecutor:
+    """As a network executor would be: real time, and able to take over."""
+
+    def answer(asked: Task, now: float) -> list[Event]:
+        weights = Weights(asked.weights.flat * 0.999, like.layout)
+        return [Arrived(now + 1.0, asked.id, asked.client, weights, Report(1, 1.0, 1.1))]
+
+    joins = [Joined(0.0, client, NUM_EXAMPLES) for client in range(num_clients)]
+    can = Capabilities(real_time=True, cancels=True, takes_over=True)
+    return FakeExecutor(joins, answer, can)
+
+
+def test_a_run_in_real_time_keeps_a_journal_and_goes_on(tmp_path: Path) -> None:
+    def go(num_versions: int, executor: FakeExecutor | None, **how: Any) -> list[Line]:
+        parts = digits("fedbuff", [f"stop.versions={num_versions}"])
+        how = {"protocol": "fedbuff", "out": tmp_path / "run", "executor": executor, **how}
+        return list(run(parts, **how).lines)
+
+    like = flatten(digits("fedbuff").model)
+    first = go(3, networked(6, like), checkpoints=Checkpoints())
+    assert reason(first) == "versions"
+    assert len(list((tmp_path / "run" / "journal").iterdir())) == 1
+    with pytest.raises(RunError, match="executor was 'FakeExecutor', and is None"):
+        go(5, None, resume=True)
+    # Without the script of who joins: they are known to be there.
+    again = go(5, executor := networked(0, like), resume=True, checkpoints=Checkpoints())
+    assert len(of_kind(again, "aggregated")) == 5
+    assert [line["version"] for line in of_kind(again, "evaluated")] == [0, 5]
+    assert len(executor.submitted) > 0
+
+
+def test_virtual_time_keeps_none(tmp_path: Path) -> None:
+    run(digits("fedbuff"), protocol="fedbuff", out=tmp_path / "run", checkpoints=Checkpoints())
+    assert not (tmp_path / "run" / "journal").exists()
