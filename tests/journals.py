@@ -70,6 +70,7 @@ class Server(FakeExecutor):
         super().__init__(joins, self.answer, can)
         self._clients, self._fate = clients, fate
         self._handed_out: list[int] = []
+        self.interrupted_in: int | None = None
 
     def answer(self, task: Task, now: float) -> Iterable[Event]:
         at = now + task.client + 1
@@ -99,6 +100,10 @@ class Server(FakeExecutor):
 
     def wait(self, until: float) -> list[Event]:
         with self._fate.around():
+            if self.interrupted_in is not None:
+                self.interrupted_in -= 1
+                if self.interrupted_in < 0:
+                    raise KeyboardInterrupt
             events = super().wait(until)
             for event in events:
                 if isinstance(event, Arrived):
@@ -183,6 +188,7 @@ class Federation:
     tick_s: float = 0.0
     seed: int = SEED
     is_journaled: bool = True
+    interrupted_in: int | None = None  # this wait
 
     def serve(self, num_moments: int | None = None) -> Weights | None:
         """Begin the run or go on with it, to its end or to the end of the process."""
@@ -193,8 +199,10 @@ class Federation:
         assert run is not None
         tape, server = Tape(journal), Server(self.clients, fate)
         coordinator = self._coordinator(run, server, tape)
+        server.interrupted_in = self.interrupted_in
         tape_kept = tape if self.is_journaled else None
-        kept = Kept(run, coordinator, self.made, lambda: server.now, tape_kept)
+        clock = coordinator._executor  # also while it is told again
+        kept = Kept(run, coordinator, self.made, lambda: clock.now, tape_kept)
         try:
             list(kept.take_up("", START.flat.device))
             weights = coordinator.run(kept.rest(self.checkpoints))

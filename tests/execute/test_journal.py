@@ -132,6 +132,30 @@ def test_time_stands_still_while_nobody_serves_and_what_ran_is_handed_over(tmp_p
     assert handed_over == running
 
 
+@pytest.mark.parametrize("num_waits", [0, 1, 3, 5, 6])
+def test_interrupted_it_goes_on(tmp_path: Path, num_waits: int) -> None:
+    run = Federation(tmp_path / "run", interrupted_in=num_waits)
+    run.serve()
+    assert reason(run.lines) == "interrupted"
+    assert_lawful(run.lines, CONCURRENCY)
+    run.interrupted_in = None
+    run.serve()
+    assert_whole(run)
+
+
+@pytest.mark.parametrize("num_moments", [9, 14, 19, 30, 45])
+def test_checkpoints_are_made_also_while_it_is_told_again(tmp_path: Path, num_moments: int) -> None:
+    run = Federation(tmp_path / "run", checkpoints=None)
+    assert run.serve(90) is None
+    before = run.log
+    run.checkpoints = Checkpoints(1.0, keep=1)
+    assert run.serve(num_moments) is None
+    assert any((run.folder / "checkpoints").glob("*.json"))
+    assert run.serve() is not None
+    assert run.log.startswith(before)
+    assert_whole(run)
+
+
 def test_nothing_leaves_before_it_is_on_the_disk(tmp_path: Path) -> None:
     journal, seen = Journal(tmp_path, {}), []
 

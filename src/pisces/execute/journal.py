@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from reprlib import repr as shortened  # a client may send anything, of any length
 from typing import Any
@@ -62,8 +62,8 @@ class Journaled(Executor):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the executor inside."""
-        return self._inner.capabilities
+        """Those of the executor inside; only the one inside is ever handed anything over."""
+        return replace(self._inner.capabilities, takes_over=False)
 
     @property
     def quiet(self) -> bool:
