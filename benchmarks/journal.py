@@ -24,7 +24,7 @@ from pisces.execute.fake import FakeExecutor
 from pisces.execute.journal import Journaled
 from pisces.execute.tape import Tape
 from pisces.machine import num_cores
-from pisces.record.journal import Journal, Journaling, Place
+from pisces.record.journal import Journal, Journaling
 from pisces.types import Arrived, Event, Joined, Layout, Plan, Report, Slice, Task, Weights
 
 MODELS = {"lenet5": 61_706, "resnet18": 11_173_962}  # their numbers of parameters
@@ -80,7 +80,7 @@ def measured(folder: Path, weights: Weights, num: int) -> dict[str, float]:
     looked_s = (time.perf_counter() - began) / num
     found["replay"] = looked_s + task_s(Journaled(served(weights), tape, weights), weights, num)
     for kind in journals:
-        Journal(folder / kind, {}).remove_before(Place(2).segment)
+        Journal(folder / kind, {}).remove_before(2)
     return found
 
 

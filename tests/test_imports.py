@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "judge": {"policy"},
     "clients": {"policy", "saving"},
     # How many steps a plan has; where a journal is written.
-    "execute": {"saving", "train.base", "train.shuffle", "record.journal"},
+    "execute": {"saving", "train.base", "train.shuffle", "record.journal", "record.segment"},
     "train": {"data", "models"},
     "data": set(),
     "models": set(),

@@ -26,8 +26,9 @@ from pisces.journaling import Remembered, tape_for
 from pisces.models.flat import flatten
 from pisces.record import journal as journal_module
 from pisces.record.checkpoint import Checkpoints, Saved, Store
-from pisces.record.journal import FORMAT, Journal, Journaling, Place
+from pisces.record.journal import Journal, Journaling
 from pisces.record.lines import Line
+from pisces.record.segment import FORMAT, Place
 from pisces.simulation import run
 from pisces.stop import Stop
 from pisces.types import Arrived, Event, Failed, Joined, Left, Report, Task, Weights
@@ -67,7 +68,7 @@ def test_a_journal_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("protocol", "tick_s", "first"),
     [
-        *[("fedbuff", 0.0, 0), ("pisces", 0.0, 1), ("oort", 0.0, 2), ("papaya", 0.0, 3)],
+        *[("fedbuff", 0.0, 0), ("pisces", 0.0, 1), ("oort", 0.0, 2), ("port", 0.0, 3)],
         ("fedbuff", 2.0, 4),
     ],
 )
@@ -77,6 +78,7 @@ def test_killed_at_any_moment_it_goes_on(
     how: dict[str, Any] = {"protocol": protocol, "tick_s": tick_s}
     whole = Federation(tmp_path / "whole", **how)
     whole.serve()
+    assert bool(whole.clients.pulled) == (protocol == "port")
     for num_moments in range(first, whole.num_moments, 13):
         run = Federation(tmp_path / str(num_moments), **how)
         assert run.serve(num_moments) is None

@@ -10,9 +10,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
-from reprlib import repr as shortened  # a client may send anything, of any length
 from typing import Any
 
 import numpy as np
@@ -20,20 +19,11 @@ import torch
 
 from pisces.errors import RunError
 from pisces.execute.base import Capabilities, Executor, Handover
+from pisces.execute.facts import bytes_of, event_of, facts_of, read, tensor_of
 from pisces.execute.tape import Tape
-from pisces.record.journal import Record
+from pisces.record.segment import Record
 from pisces.saving import load_task, save_task
-from pisces.types import Arrived, Event, Failed, Joined, Left, Report, State, Task, Weights
-
-KINDS: Mapping[str, type[Event]] = {
-    "joined": Joined,
-    "arrived": Arrived,
-    "failed": Failed,
-    "left": Left,
-}
-_NAMES = {kind: name for name, kind in KINDS.items()}
-_OWN = ("weights", "report")  # are written in their own way
-_LARGEST = 1 << 63
+from pisces.types import Arrived, Event, Failed, Joined, Left, State, Task, Weights
 
 
 class Journaled(Executor):
@@ -79,7 +69,7 @@ class Journaled(Executor):
 
     @property
     def interruptible(self) -> bool:
-        """Only while nothing has been heard that is not written down."""
+        """While nothing was heard that is not written down; what was not sent, is on the disk."""
         return self._listens and self._inner.interruptible
 
     def submit(self, task: Task) -> None:
@@ -155,20 +145,21 @@ class Journaled(Executor):
     # --- hearing ----------------------------------------------------------------------------------
 
     def _heard(self, until: float) -> list[Event]:
-        self._pass_on()
         self._listens = True
         try:
+            self._pass_on()
             events = self._inner.wait(until)
         finally:
             self._listens = False
         now = max(self._now, self._inner.now)
-        flats = [_tensor(e.weights.flat) if isinstance(e, Arrived) else None for e in events]
-        facts = [_facts(e, flat) for e, flat in zip(events, flats, strict=True)]
-        contents = [_bytes(flat) for flat in flats if flat is not None]
+        flats = [tensor_of(e.weights.flat) if isinstance(e, Arrived) else None for e in events]
+        facts = [facts_of(e, flat) for e, flat in zip(events, flats, strict=True)]
+        contents = [bytes_of(flat) for flat in flats if flat is not None]
         self._tape.tell("turn", {"now": now, "events": facts}, contents)
         self._now = now
         self._owes = self._owes or bool(events)
-        return [self._event(f, flat) for f, flat in zip(facts, flats, strict=True)]
+        layout = self._like.layout
+        return [event_of(f, flat, layout) for f, flat in zip(facts, flats, strict=True)]
 
     def _played(self, record: Record) -> list[Event]:
         self._is_taken_up = True
@@ -177,18 +168,10 @@ class Journaled(Executor):
         for facts in record.facts["events"]:
             flat = None
             if "weights" in facts:
-                flat, content = _read(facts["weights"], content)
+                flat, content = read(facts["weights"], content)
                 flat = flat.to(self._like.flat.device)
-            events.append(self._event(facts, flat))
+            events.append(event_of(facts, flat, self._like.layout))
         return events
-
-    def _event(self, facts: Mapping[str, Any], flat: torch.Tensor | None) -> Event:
-        """The event, the same whether it is heard or played: what is odd in it has become text."""
-        own = {key: value for key, value in facts.items() if key != "kind"}
-        if flat is not None:
-            own["weights"] = Weights(flat, self._like.layout)
-            own["report"] = Report(**facts["report"])
-        return KINDS[facts["kind"]](**own)
 
     def _note(self, event: Event) -> None:
         """Who is there and what runs, as the client manager sees it."""
@@ -212,7 +195,7 @@ class Journaled(Executor):
 
     def _checksum_of(self, flat: torch.Tensor) -> int:
         if self._checksum[0] is not flat:
-            self._checksum = (flat, zlib.crc32(_bytes(flat)))
+            self._checksum = (flat, zlib.crc32(bytes_of(flat)))
         return self._checksum[1]
 
     # --- saving -----------------------------------------------------------------------------------
@@ -235,49 +218,3 @@ class Journaled(Executor):
         self._outbox.clear()
         self._owes, self._is_taken_up = False, True
         self._tape.go_to(values["tape"])
-
-
-# --- events as facts ------------------------------------------------------------------------------
-
-
-def _facts(event: Event, flat: torch.Tensor | None) -> dict[str, Any]:
-    """What is to be written of an event; a client may have sent anything."""
-    facts: dict[str, Any] = {"kind": _NAMES[type(event)]}
-    facts |= {f.name: _plain(getattr(event, f.name)) for f in fields(event) if f.name not in _OWN}
-    if isinstance(event, Arrived) and flat is not None:
-        told = {f.name: _plain(getattr(event.report, f.name, None)) for f in fields(Report)}
-        weights = {"dtype": str(flat.dtype).removeprefix("torch."), "shape": list(flat.shape)}
-        facts |= {"report": told, "weights": weights}
-    return facts
-
-
-def _plain(value: Any) -> Any:
-    """The value if it is JSON's own; in place of any other a text, which no check lets pass."""
-    if isinstance(value, int):
-        return value if -_LARGEST <= value < _LARGEST else "an integer beyond 64 bits"
-    if value is None or isinstance(value, float | str):
-        return value
-    return shortened(value)
-
-
-def _tensor(flat: Any) -> torch.Tensor:
-    """A client's weights; an empty tensor, which no check lets pass, if they are none."""
-    plain = isinstance(flat, torch.Tensor) and flat.layout is torch.strided
-    return flat.detach() if plain and not flat.is_quantized else torch.empty(0)
-
-
-def _bytes(flat: torch.Tensor) -> memoryview:
-    plain = flat.detach().cpu().contiguous().reshape(-1)
-    if not len(plain):
-        return memoryview(b"")
-    octets: Any = plain.view(torch.uint8).numpy()
-    return memoryview(octets)
-
-
-def _read(facts: Mapping[str, Any], content: memoryview) -> tuple[torch.Tensor, memoryview]:
-    """A tensor, and what comes behind it."""
-    flat = torch.empty(facts["shape"], dtype=getattr(torch, facts["dtype"]))
-    num = flat.nbytes
-    if num:
-        flat.reshape(-1).view(torch.uint8).numpy()[:] = np.frombuffer(content[:num], np.uint8)
-    return flat, content[num:]

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pisces.errors import RunError
-from pisces.record.journal import Journal, Place, Record
+from pisces.record.journal import Journal
+from pisces.record.segment import Place, Record
 
 
 class Tape:

@@ -2,10 +2,8 @@
 
     <run>/journal/000001.journal     and so on; a new one begins behind every checkpoint
 
-Records are only ever added. Each has a checksum that goes on from the one before, so nothing can be
-missing between two of them. A record that a kill cut short is the last one and was not believed by
-anybody yet: it is cut off. Any other damage is found before anything is believed. Nothing in it is
-code (docs/decisions/016).
+Records are only ever added. One that a kill cut short is the last one, and nobody was told of it
+yet: it is cut off. Any other damage is found before anything is believed (docs/decisions/016).
 """
 
 from __future__ import annotations
@@ -14,26 +12,20 @@ import json
 import logging
 import os
 import re
-import struct
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from pisces.errors import ConfigError, RunError
+from pisces.record.segment import HEAD, Place, Record, Segment, framed
 from pisces.record.writer import sync_folder
 
 log = logging.getLogger("pisces")
 
 FOLDER, SUFFIX = "journal", ".journal"
-FORMAT = 1  # count up when an older Pisces would misread what is written
-_HEAD = re.compile(rb"pisces journal (\d{1,9})\n")
 _FILE = re.compile(r"(\d{6,})\.journal")
-# Bytes of JSON, bytes behind it, checksum of both; then a checksum of this and all frames before.
-_SIZES, _CHAIN = struct.Struct("<IQI"), struct.Struct("<I")
-_FRAME_BYTES = _SIZES.size + _CHAIN.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +45,6 @@ class Journaling:
             raise ConfigError(
                 f"a journal's segment_bytes must be at least 1, not {self.segment_bytes}"
             )
-
-
-class Place(NamedTuple):
-    """Behind so many bytes of a segment; `chain` is the checksum up to there."""
-
-    segment: int = 0
-    num_bytes: int = 0
-    chain: int = 0
-
-
-class Record(NamedTuple):
-    """Facts, bytes that belong to them, and the place behind it."""
-
-    facts: dict[str, Any]
-    content: bytes
-    end: Place
 
 
 class Journal:
@@ -93,7 +69,7 @@ class Journal:
     def made_then(self) -> Mapping[str, Any] | None:
         """What the run was that wrote the oldest segment; none: there is none."""
         for number in self._numbers():
-            with closing(_Segment(self._path(number), number)) as segment:
+            with closing(Segment(self._path(number), number)) as segment:
                 return segment.made
         return None
 
@@ -109,7 +85,7 @@ class Journal:
         self.end = begin
         numbers = [number for number in self._numbers() if number >= begin.segment]
         for number in numbers:
-            with closing(_Segment(self._path(number), number)) as segment:
+            with closing(Segment(self._path(number), number)) as segment:
                 if number == begin.segment:
                     segment.go_to(begin)
                 elif segment.follows not in (None, self.end):
@@ -196,16 +172,12 @@ class Journal:
             raise _refused(path, error) from error
         first = {"follows": list(self.end), "made": self.made}
         self.end = Place(number)
-        self._write(json.dumps(first).encode(), [], f"pisces journal {FORMAT}\n".encode())
+        self._write(json.dumps(first).encode(), [], HEAD)
 
     def _write(self, text: bytes, contents: Sequence[memoryview], head: bytes = b"") -> None:
         assert self._file is not None
-        num_bytes, checksum = 0, zlib.crc32(text)
-        for content in contents:
-            num_bytes, checksum = num_bytes + len(content), zlib.crc32(content, checksum)
-        sizes = _SIZES.pack(len(text), num_bytes, checksum)
-        chain = zlib.crc32(sizes, self.end.chain)
-        front = head + sizes + _CHAIN.pack(chain) + text
+        frame, chain = framed(text, contents, self.end.chain)
+        front = head + frame + text
         try:
             for part in (memoryview(front), *contents):
                 _write_all(self._file, part)
@@ -214,7 +186,7 @@ class Journal:
             with suppress(OSError):  # make room; what is cut short would be cut off anyhow
                 self._file.truncate(self.end.num_bytes)
             raise _refused(self._path(self.end.segment), error) from error
-        end = self.end.num_bytes + len(front) + num_bytes
+        end = self.end.num_bytes + len(front) + sum(map(len, contents))
         self.end = Place(self.end.segment, end, chain)
         self._is_synced = not self.how.sync
 
@@ -224,98 +196,6 @@ class Journal:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:06d}{SUFFIX}"
-
-
-class _Segment:
-    """Reads one file, as far as it is whole.
-
-    It `follows` a place in another segment; that, and what it was `made` for, is none where not
-    even its beginning is whole.
-    """
-
-    def __init__(self, path: Path, number: int) -> None:
-        self._path, self._place = path, Place(number)
-        self._problem: str | None = None  # of what comes next, if that is not just cut short
-        self._is_over = False
-        self.made: Mapping[str, Any] | None = None
-        self.follows: Place | None = None
-        try:
-            self._file = path.open("rb")
-            self._size = path.stat().st_size
-        except OSError as error:
-            raise RunError(f"cannot read {path}: {error.strerror or error}") from error
-        self._is_over = not self._read_head()
-        if first := self._next():
-            self.made, self.follows = first.facts["made"], Place(*first.facts["follows"])
-
-    def go_to(self, place: Place) -> None:
-        """Go on behind a place."""
-        if place.num_bytes > self._size:
-            raise RunError(f"{self._path} is shorter than when a checkpoint was made: it was cut")
-        if place.num_bytes:
-            self._place, self._is_over = place, False
-            self._file.seek(place.num_bytes)
-
-    def records(self) -> Iterator[Record]:
-        """Those that are whole."""
-        while record := self._next():
-            yield record
-
-    def refuse_rest(self, *, is_last: bool) -> None:
-        """Raise if there is more that is not just the last record cut short."""
-        rest = self._size - self._place.num_bytes
-        if not rest or (is_last and self._problem is None):
-            return
-        at = self._place.num_bytes
-        raise RunError(
-            f"{self._path} is damaged at byte {at}: {self._problem or 'it ends too early'}; put a "
-            f"good copy in its place, or cut it there (truncate -s {at}) to go on without the rest"
-        )
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def _read_head(self) -> bool:
-        line = self._file.readline(40)
-        head = _HEAD.fullmatch(line)
-        if head is None:
-            if len(line) == self._size and f"pisces journal {FORMAT}\n".encode().startswith(line):
-                return False  # killed while it was begun
-            raise RunError(f"{self._path} is damaged: it does not begin as a journal does")
-        if int(head[1]) > FORMAT:
-            raise RunError(
-                f"{self._path} has format {int(head[1])}, and this Pisces knows formats up to "
-                f"{FORMAT}: use the Pisces that wrote it"
-            )
-        self._place = self._place._replace(num_bytes=len(line))
-        return True
-
-    def _next(self) -> Record | None:
-        """The next record, if there is a whole one."""
-        record = None if self._is_over else self._read()
-        self._is_over = record is None
-        return record
-
-    def _read(self) -> Record | None:
-        frame = self._file.read(_FRAME_BYTES)
-        if len(frame) < _FRAME_BYTES:
-            return None
-        sizes, (chain,) = frame[: _SIZES.size], _CHAIN.unpack(frame[_SIZES.size :])
-        if chain != zlib.crc32(sizes, self._place.chain):
-            if any(frame) or any(self._file.read()):  # zeros are what a power failure leaves
-                self._problem = "the checksum of a record's frame is another"
-            return None
-        num_text, num_content, checksum = _SIZES.unpack(sizes)
-        end = self._place.num_bytes + _FRAME_BYTES + num_text + num_content
-        if end > self._size:
-            return None
-        text, content = self._file.read(num_text), self._file.read(num_content)
-        if checksum != zlib.crc32(content, zlib.crc32(text)):
-            self._problem = "the checksum of a record is another"
-            return None
-        self._place = self._place._replace(num_bytes=end, chain=chain)
-        return Record(json.loads(text), content, self._place)
 
 
 def _write_all(file: BinaryIO, content: memoryview) -> None:
