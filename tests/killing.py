@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 
 PATIENCE_S = 120.0  # a machine may be busy
 TOO_LATE = "after its end"
+MOST_DRAWS = 10  # of a moment to kill a run at
 OUTCOME = ("config.toml", "events.jsonl", "model.safetensors")  # the same, whatever happened
 CONFIG = """
     [clients]
@@ -89,16 +91,12 @@ class Killer:
             self._whole_s[name] = time.monotonic() - began
         return self.folder / f"{name}-whole"
 
-    def killed(self, name: str, number: int, changes: list[str]) -> Path:
-        """The same run, killed once or more, and taken up each time."""
+    def killed(self, name: str, number: int, changes: list[str], times: int) -> Path:
+        """The same run, killed so many times, and taken up each time."""
         out = f"{name}-{number}"
-        self._kill(self._start(out, changes), self._whole_s[name], out)
-        while not (self.folder / out / "summary.json").exists():
-            process = self._start(out, changes)
-            if self._rng.random() < 0.4:
-                self._kill(process, self._whole_s[name], out)
-            else:
-                assert self._wait(process) == 0, self._said()
+        for _ in range(times):
+            self._kill(out, changes, self._whole_s[name])
+        assert self._wait(self._start(out, changes)) == 0, self._said()
         return self.folder / out
 
     def _start(self, out: str, changes: list[str]) -> BaseProcess:
@@ -113,11 +111,26 @@ class Killer:
         process.start()
         return process
 
-    def _kill(self, process: BaseProcess, within_s: float, out: str) -> None:
-        process.join(self._rng.uniform(0.0, within_s))
-        process.kill()
-        process.join()
-        self._note(out, process.exitcode)
+    def _kill(self, out: str, changes: list[str], within_s: float) -> None:
+        """Go on with the run, and kill it before its end.
+
+        Where that came first, all is put back as it was, and a moment is drawn anew, out of half
+        the time: a process that has only just been started is not at its end.
+        """
+        before = self.folder / f"{out}-before"
+        for _ in range(MOST_DRAWS):
+            _copy(self.folder / out, before)
+            process = self._start(out, changes)
+            process.join(self._rng.uniform(0.0, within_s))
+            process.kill()
+            process.join()
+            self._note(out, process.exitcode)
+            if process.exitcode == -signal.SIGKILL:
+                return
+            assert process.exitcode == 0, self._said()
+            _copy(before, self.folder / out)
+            within_s /= 2
+        raise AssertionError(f"{out} was at its end {MOST_DRAWS} times before it could be killed")
 
     def _note(self, out: str, code: int | None) -> None:
         run = self.folder / out
@@ -135,6 +148,13 @@ class Killer:
 
     def _said(self) -> str:
         return (self.folder / "said.txt").read_text()
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """Let one folder be as the other, or not be there if that is not."""
+    shutil.rmtree(to, ignore_errors=True)
+    if folder.exists():
+        shutil.copytree(folder, to)
 
 
 def assert_same(one: Path, other: Path) -> None:

@@ -20,6 +20,7 @@ from worlds import weights
 
 from pisces.aggregate.mean import DiscountedMean
 from pisces.build import PARTS, PROTOCOLS, simulation, wire
+from pisces.clients.checks import Limits
 from pisces.clients.manager import ClientManager
 from pisces.config import parse
 from pisces.coordinator import Coordinator
@@ -112,6 +113,7 @@ class World:
     plan: Plan = field(default_factory=Plan)
     credits: int = 5
     odd_every: int | None = None
+    limits: Limits = field(default_factory=Limits)
     seed: int = 1
 
     def executor(self, trainer: Trainer | None = None) -> VirtualExecutor:
@@ -171,7 +173,9 @@ def assemble(
     coordinator = Coordinator(
         policies=chosen,
         executor=executor,
-        manager=ClientManager(START.layout, judge=chosen.judge, credits=world.credits),
+        manager=ClientManager(
+            START.layout, judge=chosen.judge, credits=world.credits, limits=world.limits
+        ),
         evaluator=evaluator or Inline(measure),
         recorder=memory,
         weights=START,

@@ -208,6 +208,7 @@ def serve(folder: Path, address: str, num_versions: int) -> None:
     made = {"seed": SEED}
     run = open_folder(folder / "run", "", resume=(folder / "run" / "events.jsonl").exists())
     assert run is not None
+    run.write_behind()  # as every run in real time does
     tape, server = Tape(Journal(run.path, made)), SocketExecutor(address)
     executor, evaluator = journaled(server, Background(measure), tape, START)
     coordinator = Coordinator(

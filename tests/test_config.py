@@ -176,6 +176,26 @@ REFUSALS = {
         "[data]\nredraw = true\ncorrupted = 0.1",
         "data: redraw needs corrupted = 0: every client draws from all samples",
     ),
+    "hostile clients that do nothing": (
+        "[hostile]\nshare = 0.2",
+        "hostile: share = 0.2 of the clients would do nothing hostile: set labels, loss",
+    ),
+    "hostile without end": (
+        "[hostile]\nshare = 0.2\ntimes = inf",
+        "hostile.times: must be a finite number, not inf",
+    ),
+    "hostile in no known way": (
+        "[hostile]\nloss = 'huge'",
+        "hostile.loss: must be 'own', 'high', 'low' or 'same', not 'huge'",
+    ),
+    "hostile and corrupted": (
+        "[data]\ncorrupted = 0.1\n[hostile]\nshare = 0.2\nlabels = 'shifted'",
+        "hostile.labels = 'shifted' needs data.corrupted left out, not 0.1: leave out one",
+    ),
+    "hostile and redrawn": (
+        "[data]\nredraw = true\n[hostile]\nshare = 0.2\nlabels = 'random'",
+        "hostile.labels = 'random' needs data.redraw left out, not True: leave out one",
+    ),
     "redrawn natural clients": (
         "[data]\nredraw = true\npartition = 'natural'",
         "data: redraw draws from a mixture of labels, which natural clients do not have: use",

@@ -32,6 +32,7 @@ from runs import (
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
 from pisces.build import PROTOCOLS
+from pisces.clients.checks import Limits
 from pisces.clients.view import View
 from pisces.coordinator import EVALUATION_POLL_S
 from pisces.errors import ConfigError, PolicyError
@@ -906,3 +907,43 @@ def test_a_pace_that_counts_on_pulling_is_refused_where_nobody_can_be_pulled() -
     assert assemble(policies, PAIR, executor=FakeExecutor(joins(2))).coordinator.reason is None
     with pytest.raises(ConfigError, match="this executor cannot: choose another protocol"):
         assemble(policies, PAIR, executor=FakeExecutor(joins(2), None, Capabilities(cancels=True)))
+
+
+# --- a full buffer --------------------------------------------------------------------------------
+
+UPDATE_BYTES = 4 * START.layout.size
+
+
+@pytest.mark.parametrize("tick_s", [0.0, 5.0])
+@pytest.mark.parametrize("protocol", ["pisces", "fedbuff", "fedavg", "papaya", "port"])
+def test_when_no_more_updates_fit_they_are_aggregated(protocol: str, tick_s: float) -> None:
+    """As many may wait as would without the limit at some instant, but one."""
+    world = World(tick_s=tick_s, deadline_s=60.0, jitter=0.3)  # no two arrive at one instant
+    settings = {"buffer_size": 3} if protocol in ("fedbuff", "papaya") else {}
+    usual = of_kind(simulate(protocol, world, **settings), "aggregated")
+    most = max(len(line["tasks"]) for line in usual) - 1
+    assert most >= 1
+    limits = Limits(max_buffered_bytes=(most + 1) * UPDATE_BYTES - 1)
+    lines = simulate(protocol, replace(world, limits=limits), **settings)
+    assert_lawful(lines, world.concurrency)
+    versions = of_kind(lines, "aggregated")
+    assert max(len(line["tasks"]) for line in versions) == most
+    early = [line for line in versions if "reason" in line]
+    assert early
+    assert {line["reason"] for line in early} == {"no more updates fit in memory"}
+    assert all(len(line["tasks"]) == most for line in early)
+
+
+def test_a_buffer_that_could_never_fill_does_not_stall() -> None:
+    limits = Limits(max_buffered_bytes=2 * UPDATE_BYTES)
+    world = World(limits=limits, jitter=0.3, stop=Stop(versions=10))
+    lines = simulate("fedbuff", world, buffer_size=5)
+    assert num_versions(lines) == 10
+    assert {len(line["tasks"]) for line in of_kind(lines, "aggregated")} == {2}
+
+
+def test_without_the_limit_in_sight_nothing_is_other_than_it_was() -> None:
+    world = World()
+    near = replace(world, limits=Limits(max_buffered_bytes=7 * UPDATE_BYTES))  # for six clients
+    assert simulate("pisces", near) == simulate("pisces", world)
+    assert not any("reason" in line for line in of_kind(simulate("pisces", near), "aggregated"))

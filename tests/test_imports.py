@@ -26,8 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stop": set(),
     "select": {"policy", "clients.view"},  # never each other
     "pace": {"policy", "clients.view"},
-    "aggregate": {"policy", "clients.view"},
-    "judge": {"policy"},
+    "aggregate": {"policy", "clients.view", "recent"},
+    "judge": {"policy", "recent"},
+    "recent": set(),
     "clients": {"policy", "saving"},
     # How many steps a plan has; where a journal is written.
     "execute": {"saving", "train.base", "train.shuffle", "record.journal", "record.segment"},
@@ -42,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "study": {"config", "explain", "policy", "record", "report", "stop"},
     "config": {"explain", "policy"},
     "explain": set(),
-    "world": {"config", "explain", "data", "models", "execute"},
+    "world": {"config", "explain", "data", "models", "execute", "train.hostile"},
     "protocols": {
         *("policy", "clients.view", "select", "pace", "aggregate", "judge"),
     },

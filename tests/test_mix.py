@@ -275,7 +275,10 @@ BY_HAND: dict[str, dict[str, Table]] = {
     "pisces": {
         "select": {"policy": "guided"},
         "pace": {"policy": "remaining"},
-        "aggregate": {"policy": "average", "inner": {"policy": "measured"}},
+        "aggregate": {
+            "policy": "average",
+            "inner": {"policy": "usual", "inner": {"policy": "measured"}},
+        },
         "judge": {"policy": "learning"},
     },
     "pisces-paper": {

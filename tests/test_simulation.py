@@ -503,3 +503,18 @@ def test_a_batchnorm_model_meets_odd_sizes() -> None:
         stop=pisces.Stop(versions=4),
     )
     assert result.summary["versions"] == 4
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("protocol", "num"), [("fedbuff", 3), ("fedavg", 3), ("oort", 3), ("pisces", 1)]
+)
+def test_a_buffer_that_would_not_fit_is_refused_before_the_run(protocol: str, num: int) -> None:
+    settings = {"buffer_size": 3} if protocol == "fedbuff" else {}
+    needed = num * 12  # two weights and a bias of four bytes each
+    limits = pisces.Limits(max_buffered_bytes=needed)
+    simulated(protocol, settings=settings, limits=limits)
+    with pytest.raises(ConfigError, match=f"max_buffered_bytes: the pace lets {num} updates wait"):
+        simulated(protocol, settings=settings, limits=pisces.Limits(max_buffered_bytes=needed - 1))

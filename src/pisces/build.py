@@ -18,6 +18,7 @@ import torch
 from pisces import config as cfg
 from pisces import world
 from pisces.aggregate.clip import Clipped
+from pisces.aggregate.usual import Usual
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.errors import ConfigError
@@ -117,6 +118,7 @@ AGGREGATORS: Makers = {
     "yogi": aggregators.yogi,
     "amsgrad": aggregators.amsgrad,
     "clip": Clipped,
+    "usual": Usual,
     "average": aggregators.average,
 }
 JUDGES: Makers = {
@@ -202,6 +204,7 @@ def simulation(config: cfg.Config) -> Simulation:
         recipe=Recipe(train.optimizer, train.momentum, train.weight_decay, train.clip_norm),
         availability=world.availability_of(config),
         failures=Failures(**config.failures.model_dump(), seed=seed),
+        lies=world.lies_of(config),
         schedule=Schedule(**config.evaluate.model_dump()),
         tick_s=config.tick_s,
         deadline_s=config.clients.deadline_s,

@@ -300,6 +300,37 @@ class Failures(Section):
         return self
 
 
+class Hostile(Section):
+    """Clients that mean harm: what they learn from, what they tell, and what they send.
+
+    Those of `data.corrupted`, and with one seed a larger share has them all again.
+    """
+
+    share: Share = Field(0.0, description="of the clients; the rest is honest")
+    labels: Literal["own", "random", "shifted"] = Field(
+        "own", description="own | random (cannot be learnt) | shifted (y + 1: can be learnt)"
+    )
+    loss: Literal["own", "high", "low", "same"] = Field(
+        "own", description="own | high (ten times) | low (a tenth) | same: what they tell of it"
+    )
+    direction: Literal["own", "shared"] = Field(
+        "own", description="own | shared: where the step they send points; shared: drawn once"
+    )
+    times: Finite = Field(
+        1.0, description="length of that step, in own steps; -1: back, 1000: far too long"
+    )
+
+    @model_validator(mode="after")
+    def _do_something(self) -> Hostile:
+        honest = self.labels == self.loss == self.direction == "own" and self.times == 1
+        if self.share and honest:
+            raise ValueError(
+                f"share = {self.share} of the clients would do nothing hostile: set labels, loss, "
+                "direction or times, or leave the share out"
+            )
+        return self
+
+
 class Evaluate(Section):
     """When the model is tested; it takes no virtual time."""
 
@@ -360,6 +391,7 @@ class Config(Section):
     latency: Latency = Zipf()
     availability: Availability = Availability()
     failures: Failures = Failures()
+    hostile: Hostile = Hostile()
     evaluate: Evaluate = Evaluate()
     stop: StopAt = StopAt()
     checkpoint: Checkpoint = Checkpoint()
@@ -393,6 +425,23 @@ class Config(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _labels_are_spoilt_once(self) -> Config:
+        if not self.hostile.share or self.hostile.labels == "own":
+            return self
+        for key in ("corrupted", "redraw"):
+            if getattr(self.data, key):
+                raise ValueError(
+                    f"hostile.labels = {self.hostile.labels!r} needs data.{key} left out, not "
+                    f"{getattr(self.data, key)}: leave out one of them"
+                )
+        return self
+
+    @property
+    def spoilt_share(self) -> float:
+        """Of the clients: those whose data or word is bad."""
+        return max(self.data.corrupted, self.hostile.share)
+
     @property
     def replaced(self) -> dict[str, dict[str, Any]]:
         """The tables that replace parts of the protocol."""
@@ -405,6 +454,15 @@ FREE: dict[str, Any] = {
     "data": {"folder"},
     "checkpoint": True,
 }
+
+
+def described(config: Config, without: dict[str, Any]) -> dict[str, Any]:
+    """The settings but for some, and for a table that came later and is about nobody."""
+    values = config.model_dump(exclude=without)
+    if not config.hostile.share:
+        del values["hostile"]
+    return values
+
 
 # --- reading --------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ log = logging.getLogger("pisces")
 
 Undone: TypeAlias = Literal["select", "select again"]  # the second: after a dead end
 
+FULL = "no more updates fit in memory"
 EVALUATION_POLL_S = 0.2  # how long a real-time loop sleeps at most while a result is being computed
 
 
@@ -93,6 +94,11 @@ class Coordinator:
         self._evaluated = (0.0, -1)  # when and which version last
         self._select_rng = generator(seed, "select")
         self._aggregate_rng = generator(seed, "aggregate")
+
+    @property
+    def is_real_time(self) -> bool:
+        """Does time pass by itself, so that nothing may block the loop?"""
+        return self._executor.capabilities.real_time
 
     def run(self, rest: Callable[[], None] = lambda: None) -> Weights:
         """Go on until there is a reason to stop; returns the last version as it is published.
@@ -178,9 +184,19 @@ class Coordinator:
             self._dead_ends.heard()
         for entry in self._manager.observe_all(events, self._wanted):
             self._recorder.record(entry)
+        if self._manager.is_full:
+            self._aggregate(FULL)
         self._take_evaluations()
 
-    def _aggregate(self) -> None:
+    def _aggregate(self, reason: str | None = None) -> None:
+        """Make the buffer a new version.
+
+        Also, for a `reason`, when no more updates fit in memory. To drop some instead would waste
+        work, and a pace that waits for more than fit would wait for ever; this loses nothing, and
+        is what the pace would come to with a smaller buffer (only a strict bound on staleness no
+        longer holds). Those of one instant are in memory before they can be counted, so they come
+        in together.
+        """
         view = self._view()
         remembered = self._aggregator.state()
         combination = self._aggregator.combine(self.weights, view.buffer, view, self._aggregate_rng)
@@ -190,7 +206,7 @@ class Coordinator:
             self._drop_buffer("the model would not be finite")
             return
         self.weights, self.published = combination.weights, published
-        done = self._manager.advance(view.now, combination.coefficients)
+        done = self._manager.advance(view.now, combination.coefficients, reason)
         self._recorder.record(done)
         log.info(
             "t=%.1f version %d from %d updates, staleness up to %d",

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pisces import config as cfg
-from pisces.clients.checks import Limits
+from pisces.clients.checks import Limits, most_buffered
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
 from pisces.evaluate import Metric, Schedule
@@ -26,6 +26,7 @@ from pisces.policy import Policies
 from pisces.sense import check_sense, check_surroundings
 from pisces.stop import Stop
 from pisces.train.base import Loss, Precision, Recipe, Trainer
+from pisces.train.hostile import Lies, Lying
 from pisces.train.processes import can_fork
 from pisces.train.sequential import SequentialTrainer
 from pisces.types import Plan
@@ -49,6 +50,7 @@ class Simulation:
     metrics: Mapping[str, Metric] | None = None
     availability: availability.Availability = field(default_factory=availability.Always)
     failures: Failures = field(default_factory=Failures)
+    lies: Lies | None = None  # of hostile clients; None: everybody is honest
     schedule: Schedule = field(default_factory=lambda: Schedule(every_versions=1))
     tick_s: float = 0.0
     deadline_s: float | None = None
@@ -124,6 +126,10 @@ class Simulation:
 
     def trainer(self, device: torch.device) -> Trainer:
         """The trainer of the backend asked for, or the fastest one there is for the device."""
+        honest = self._honest_trainer(device)
+        return honest if self.lies is None else Lying(honest, self.lies)
+
+    def _honest_trainer(self, device: torch.device) -> Trainer:
         parts = (self.model, self.data, self.goal.loss, self.recipe)
         match self._backend(device):
             case "batched":
@@ -179,4 +185,6 @@ class Simulation:
             )
 
     def _check_memory(self) -> None:
-        self.policies.aggregator.require_room(self.data.num_clients, flatten(self.model))
+        weights = flatten(self.model)
+        self.policies.aggregator.require_room(self.data.num_clients, weights)
+        most_buffered(self.policies.pacer.num_buffered, weights.layout, self.limits)

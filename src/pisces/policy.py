@@ -158,6 +158,14 @@ class Pacer(Policy, Protocol):
         return 1
 
     @property
+    def num_buffered(self) -> int:
+        """How many updates it means to let wait at once, where it knows; they must fit in memory.
+
+        Where there come to be more than fit, they are aggregated without `ready` being asked.
+        """
+        return self.min_clients
+
+    @property
     def needs_deadline(self) -> bool:
         """Would one silent client stop it for ever, unless its task expires?"""
         return False

@@ -23,7 +23,7 @@ IN_WORDS = "stop, checkpoint, data.folder, and train.device, backend, workers an
 
 def made_of(config: cfg.Config) -> dict[str, Any]:
     """What makes a run what it is: another one cannot go on from its checkpoints."""
-    values = config.model_dump(exclude=MAY_CHANGE)
+    values = cfg.described(config, MAY_CHANGE)
     return {"settings": values, "revision": build.revision_of(config)}
 
 

@@ -108,7 +108,8 @@ def simulate(
     schedule goes.
     `loss` and `metrics` are those of the data's objective (labels: cross-entropy and accuracy; next
     word: perplexity besides) unless you bring your own: functions of all outputs and targets.
-    `limits` say beyond what a client's loss or count is absurd and its update refused.
+    `limits` say beyond what a client's loss or count is absurd and its update refused, and how many
+    bytes of updates may wait to be aggregated.
     At most `concurrency` clients run at once (20, or all if there are fewer).
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
     `backend` says how clients are trained ("sequential", "pool" of `workers` processes, "batched");
@@ -207,6 +208,8 @@ def run(
         closing(build.wire(simulation, recorder, executor, tape)) as coordinator,
         _on_signals(coordinator.interrupt, also_terminated=checkpoints is not None) as heard,
     ):
+        if folder is not None and coordinator.is_real_time:
+            folder.write_behind()
         kept = folder and Kept(folder, coordinator, what, clock, tape)
         if kept and resume:
             for line in kept.take_up(about, device_of(simulation.device)):

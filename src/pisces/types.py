@@ -225,13 +225,17 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """Updates became a new version; `coefficients` are the factors applied to each."""
+    """Updates became a new version; `coefficients` are the factors applied to each.
+
+    `reason` is why, where the pacer did not ask for it.
+    """
 
     at: float
     version: int
     task_ids: tuple[int, ...]
     staleness: tuple[int, ...]
     coefficients: tuple[float, ...]
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

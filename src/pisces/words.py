@@ -5,9 +5,10 @@ Also those that more than one room shares. It knows no room, so that every room 
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 Reference = Literal["current", "base"]
 Share = Literal["samples", "equal"]
@@ -75,6 +76,22 @@ Guard = Annotated[
     Field(
         description="learning: whoever learns nothing from its own data is dropped and loses a "
         "credit; clusters: losses in no cluster cost one, as in the paper"
+    ),
+]
+
+
+def _longer_than_usual(value: float | None) -> float | None:
+    if value is not None and value != 0 and not 1 < value < inf:
+        raise ValueError(f"must be more than 1, or 0 to shorten nothing, not {value:g}")
+    return value
+
+
+Longest = Annotated[
+    float | None,
+    AfterValidator(_longer_than_usual),
+    Field(
+        description="what is more than so many times as long as usual, and longer than the model "
+        "itself, is shortened to what is usual; 0: nothing is; none: 20"
     ),
 ]
 Drop = Annotated[bool, Field(description="keep updates of outliers out of the model too")]

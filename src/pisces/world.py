@@ -27,6 +27,7 @@ from pisces.explain import known
 from pisces.models.catalogue import MODELS
 from pisces.models.flat import flatten
 from pisces.seeds import derive, generator
+from pisces.train.hostile import Lies
 
 
 def _read(name: str, config: cfg.Config) -> datasets.Dataset:
@@ -47,19 +48,28 @@ def federated_data(config: cfg.Config, base_s: NDArray[np.float64] | None = None
     if dataset.objective != "next_word":
         _check_left_alone(d, "data", ("sequence_length", "vocabulary"), f"{d.dataset} is no text")
     rows = _rows(config, dataset, base_s if base_s is not None else base_latency(config))
-    targets = dataset.targets
-    if d.corrupted:
-        rng = generator(config.seed, "corrupt")
-        targets, _ = corrupt.flip_labels(targets, rows, d.corrupted, dataset.num_classes, rng)
     return FederatedData(
         dataset.inputs,
-        targets,
+        _targets(config, dataset, rows),
         rows,
         *_test_samples(dataset, d.test_samples),
         num_classes=dataset.num_classes,
         objective=dataset.objective,
         epoch_sizes=_epoch_sizes(rows) if d.redraw else None,
     )
+
+
+def _targets(
+    config: cfg.Config, dataset: datasets.Dataset, rows: Sequence[NDArray[np.int64]]
+) -> torch.Tensor:
+    """The labels, with those of corrupted and of some hostile clients spoilt."""
+    labels = "random" if config.data.corrupted else config.hostile.labels
+    if labels == "own" or not config.spoilt_share:
+        return dataset.targets
+    spoil = corrupt.flip_labels if labels == "random" else corrupt.shift_labels
+    share, rng = config.data.corrupted or config.hostile.share, generator(config.seed, "corrupt")
+    targets, _ = spoil(dataset.targets, rows, share, dataset.num_classes, rng)
+    return targets
 
 
 def _test_samples(dataset: datasets.Dataset, most: int | None) -> Pair:
@@ -86,9 +96,26 @@ def _epoch_sizes(pools: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def corrupted_clients(config: cfg.Config) -> NDArray[np.int64]:
-    """Whose labels `federated_data` spoils; found without the data."""
-    rng = generator(config.seed, "corrupt")
-    return corrupt.chosen(config.clients.count, config.data.corrupted, rng)
+    """Whose labels `federated_data` spoils, and who is hostile; found without the data."""
+    return _chosen(config, config.spoilt_share)
+
+
+def lies_of(config: cfg.Config) -> Lies | None:
+    """What hostile clients tell and send, if there are any."""
+    told = config.hostile
+    if not told.share:
+        return None
+    return Lies(
+        clients=frozenset(_chosen(config, told.share).tolist()),
+        loss=told.loss,
+        direction=told.direction,
+        times=told.times,
+        seed=config.seed,
+    )
+
+
+def _chosen(config: cfg.Config, share: float) -> NDArray[np.int64]:
+    return corrupt.chosen(config.clients.count, share, generator(config.seed, "corrupt"))
 
 
 def _rows(

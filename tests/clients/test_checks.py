@@ -9,7 +9,17 @@ import pytest
 import torch
 from worlds import weights
 
-from pisces.clients.checks import Limits, Shape, is_finite, wrong_report, wrong_size, wrong_weights
+from pisces.clients.checks import (
+    Limits,
+    Shape,
+    is_finite,
+    most_buffered,
+    update_bytes,
+    wrong_report,
+    wrong_size,
+    wrong_weights,
+)
+from pisces.errors import ConfigError
 from pisces.types import Layout, Report, Slice, Weights
 
 LIMITS = Limits(max_examples=1000, max_loss=50.0)
@@ -147,3 +157,34 @@ def test_what_a_client_sent_cannot_flood_the_record() -> None:
     absurd = Report(10, loss="x" * 10_000)  # type: ignore[arg-type]
     assert len(str(wrong_report(absurd, declared=10, limits=LIMITS))) < 300
     assert len(str(wrong_size("9" * 10_000, LIMITS))) < 300
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_an_update_takes_four_bytes_a_number_or_eight_where_one_tensor_has_them() -> None:
+    assert update_bytes(LAYOUT, Limits()) == 8  # 2 x float32
+    double = Layout((*LAYOUT.slices, Slice("b", (1,), "float64", "parameter", 2, 3)))
+    assert update_bytes(double, Limits()) == 24  # 3 x float64
+
+
+def test_a_model_beyond_the_largest_update_is_refused() -> None:
+    assert update_bytes(LAYOUT, Limits(max_update_bytes=8)) == 8
+    with pytest.raises(
+        ConfigError, match=r"max_update_bytes: .* takes 8 bytes, more than 7; raise"
+    ):
+        update_bytes(LAYOUT, Limits(max_update_bytes=7))
+
+
+def test_how_many_updates_may_wait() -> None:
+    limits = Limits(max_buffered_bytes=31)  # of 8 bytes each
+    assert most_buffered(3, LAYOUT, limits) == 3
+    with pytest.raises(ConfigError, match=r"lets 4 updates wait, which takes 32 bytes \(4 x 8\)"):
+        most_buffered(4, LAYOUT, limits)
+    assert most_buffered(1, Layout(()), limits) == 31  # a model without weights
+
+
+@pytest.mark.parametrize("name", ["max_update_bytes", "max_buffered_bytes"])
+def test_limits_of_nothing_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="must be at least 1"):
+        Limits(**{name: 0})

@@ -28,6 +28,7 @@ from pisces.aggregate.robust import Krum, Median, RobustMean, Trimmed
 from pisces.aggregate.server import Adam, AMSGrad, Momentum, Optimized, Yogi
 from pisces.aggregate.staleness import Discount
 from pisces.aggregate.teafed import MixedMean
+from pisces.aggregate.usual import Usual
 from pisces.policy import Aggregator, Combination
 from pisces.seeds import generator
 from pisces.types import Update
@@ -48,6 +49,7 @@ AGGREGATORS: dict[str, Callable[[], Aggregator]] = {
     "similarity mean, direction only": lambda: SimilarityMean(staleness_weight=0.0),
     "mean, half a step": lambda: DiscountedMean(reference="base", server_rate=0.5),
     "clipped mean": lambda: Clipped(DiscountedMean(reference="base"), norm=1.0),
+    "mean of what is not too long": lambda: Usual(1, DiscountedMean(reference="base"), longest=1.5),
     "optimized mean, as FedAvgM": lambda: Optimized(DiscountedMean(), Momentum()),
     "optimized mean, as FedAdam": lambda: Optimized(DiscountedMean(), Adam(0.5)),
     "optimized mean, as FedYogi": lambda: Optimized(DiscountedMean(), Yogi(0.5)),

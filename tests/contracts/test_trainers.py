@@ -21,6 +21,7 @@ from pisces.models.flat import flatten
 from pisces.objective import cross_entropy
 from pisces.train.base import Outcome, Recipe, Trainer
 from pisces.train.batched import BatchedTrainer
+from pisces.train.hostile import Lies, Lying
 from pisces.train.pool import PoolTrainer
 from pisces.train.sequential import SequentialTrainer
 from pisces.types import Plan, Task, Weights
@@ -41,6 +42,9 @@ TRAINERS: dict[str, Make] = {
     ),
     "batched": lambda model, data: BatchedTrainer(without_dropout(model), data, cross_entropy),
     "batched, one by one": lambda model, data: BatchedTrainer(model, data, cross_entropy),
+    "lying": lambda model, data: Lying(
+        SequentialTrainer(model, data, cross_entropy), Lies(frozenset({0, 2}), "low", times=0.5)
+    ),
 }
 
 

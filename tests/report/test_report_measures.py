@@ -80,6 +80,7 @@ def facts(run: Run, target: float = 0.6) -> Facts:
         ("clients_idle", 0.3),
         ("updates_wait", 0.3),
         ("corrupted_used", 0.2),  # task 1, of five
+        ("corrupted_picked", 0.2),  # client 1 once, client 3 never, of five
         ("corrupted_distrusted", 0.5),
         ("honest_distrusted", 0.0),
     ],

@@ -15,7 +15,7 @@ from pisces.study.runs import Wish, config_file, digest, planned
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 REAL = sorted(plan.find(EXPERIMENTS))
-NOT_IN_IT = ("guard", "tuning")  # the paper
+NOT_IN_IT = ("guard", "hostile", "tuning")  # the paper
 WISH = Wish(build.resolved, lambda _config: ())
 
 
@@ -62,15 +62,19 @@ def test_a_study_may_have_seeds_of_its_own(folder: Path) -> None:
 
 def test_the_digest_knows_what_makes_a_run() -> None:
     plain = digest(config.parse(""))
-    same = ("[train]\ndevice = 'cpu'\nworkers = 3", "[clients]\ncount = 100", "[data]\nfolder='x'")
+    same = (
+        *("[train]\ndevice = 'cpu'\nworkers = 3", "[clients]\ncount = 100", "[data]\nfolder='x'"),
+        "[hostile]\nlabels = 'shifted'",  # of nobody
+    )
     assert {digest(config.parse(text)) for text in same} == {plain}
     others = (
         "seed = 2",
         "[latency]\nkind = 'constant'",  # at its defaults, as the other kind is
         "[clients]\ncount = 99",
         "[protocols.pisces]\nexploration = 0.9",
+        "[hostile]\nshare = 0.1\nlabels = 'shifted'",
     )
-    assert len({plain, *(digest(config.parse(text)) for text in others)}) == 5
+    assert len({plain, *(digest(config.parse(text)) for text in others)}) == 6
 
 
 def test_every_seed_has_a_digest_of_its_own(folder: Path) -> None:

@@ -15,7 +15,8 @@ Differs from the papers:
 * An update so long that its length is no float any more ends where it started.
 
 The length is given, not learned: the usual length falls as training goes on, but a limit that
-follows it (the median of recent lengths, say) always shortens half of the honest ones.
+follows it (the median of recent lengths, say) always shortens half of the honest ones. One that
+keeps far above it is `usual.py`.
 """
 
 from __future__ import annotations
@@ -54,20 +55,21 @@ class Clipped(Around):
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:
         """What the inner aggregator makes of the shortened updates."""
-        lengths = torch.stack([_length(update) for update in updates]).tolist()
-        shortened = [
-            update if length <= self._norm else _shortened(update, self._norm / length)
-            for update, length in zip(updates, lengths, strict=True)
+        fitting = [
+            update if length <= self._norm else shortened(update, self._norm / length)
+            for update, length in zip(updates, lengths_of(updates), strict=True)
         ]
-        return self.inner.combine(weights, shortened, view, rng)
+        return self.inner.combine(weights, fitting, view, rng)
 
 
-def _length(update: Update) -> torch.Tensor:
-    length: torch.Tensor = (update.weights.parameters - update.base.parameters).norm()
-    return length
+def lengths_of(updates: Sequence[Update]) -> list[float]:
+    """How far each went; infinite where it is no float any more."""
+    ways = [(u.weights.parameters - u.base.parameters).norm() for u in updates]
+    lengths: list[float] = torch.stack(ways).tolist()
+    return lengths
 
 
-def _shortened(update: Update, share: float) -> Update:
+def shortened(update: Update, share: float) -> Update:
     """The update gone only so much of its way."""
     base, new = update.base.parameters, Weights(update.weights.flat.clone(), update.base.layout)
     gone = torch.lerp(base, new.parameters, share) if share > 0 else base  # not 0 x inf

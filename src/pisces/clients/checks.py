@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pisces.errors import ConfigError
 from pisces.types import Layout, Report, Weights
 
 if TYPE_CHECKING:
@@ -22,6 +23,45 @@ class Limits:
     max_clients: int = 10_000_000
     max_examples: int = 100_000_000
     max_loss: float = 1e6
+    max_update_bytes: int | None = None  # of its weights; none: what the model takes
+    max_buffered_bytes: int = 16 * 2**30  # of the weights of all updates that wait
+
+    def __post_init__(self) -> None:
+        sizes = (self.max_update_bytes, self.max_buffered_bytes)
+        if any(size is not None and size < 1 for size in sizes):
+            raise ConfigError(
+                "limits: max_update_bytes and max_buffered_bytes must be at least 1, not "
+                f"{self.max_update_bytes} and {self.max_buffered_bytes}"
+            )
+
+
+def update_bytes(layout: Layout, limits: Limits) -> int:
+    """How many bytes the weights of an update take; refused where that is more than allowed.
+
+    Whoever reads updates from a network asks for this, and reads no more. Where clients are in the
+    same process nobody needs to: weights of any other shape are refused as they arrive.
+    """
+    wanted = Shape.of(layout)
+    size = layout.size * wanted.dtype.itemsize
+    if limits.max_update_bytes is not None and size > limits.max_update_bytes:
+        raise ConfigError(
+            f"max_update_bytes: an update of this model takes {size} bytes, more than "
+            f"{limits.max_update_bytes}; raise it, or use a smaller model"
+        )
+    return size
+
+
+def most_buffered(num_wanted: int, layout: Layout, limits: Limits) -> int:
+    """How many updates may wait at once; refused where a pace wants more of them to."""
+    size = update_bytes(layout, limits)
+    needed = num_wanted * size
+    if needed > limits.max_buffered_bytes:
+        raise ConfigError(
+            f"max_buffered_bytes: the pace lets {num_wanted} updates wait, which takes {needed} "
+            f"bytes ({num_wanted} x {size}), more than {limits.max_buffered_bytes}; raise it if "
+            "there is memory, or use a smaller buffer, fewer clients at once or a smaller model"
+        )
+    return limits.max_buffered_bytes // max(1, size)
 
 
 def wrong_client(client: int, limits: Limits) -> str | None:

@@ -11,6 +11,7 @@ from pisces.clients.checks import (
     Limits,
     Shape,
     is_finite,
+    most_buffered,
     wrong_client,
     wrong_report,
     wrong_size,
@@ -72,6 +73,7 @@ class ClientManager:
         self._shape = Shape.of(layout)
         self._judge = judge
         self._limits = limits or Limits()
+        self._most_buffered = most_buffered(1, layout, self._limits)
         self._running_columns = RunningColumns()
         self._view: View | None = None
         self._view_mark = (0.0, 0, 0)  # when and after which change it was taken
@@ -127,15 +129,23 @@ class ClientManager:
         for event in events:
             yield from self.observe(event, wanted)
 
-    def advance(self, at: float, coefficients: Sequence[float]) -> Aggregated:
-        """The buffer became a new version."""
+    @property
+    def is_full(self) -> bool:
+        """Is there no room in memory for one more update to wait?"""
+        return len(self.buffer) >= self._most_buffered
+
+    def advance(
+        self, at: float, coefficients: Sequence[float], reason: str | None = None
+    ) -> Aggregated:
+        """The buffer became a new version, for a reason if it was not the pacer's decision."""
         staleness = [update.staleness(self.version) for update in self.buffer]
         for update, s in zip(self.buffer, staleness, strict=True):
             self.table.add_staleness(update.client, s)
         task_ids = tuple(update.task_id for update in self.empty_buffer())
         self.version += 1
         self.last_aggregated_at = at
-        return Aggregated(at, self.version, task_ids, tuple(staleness), tuple(coefficients))
+        told = tuple(staleness), tuple(coefficients)
+        return Aggregated(at, self.version, task_ids, *told, reason)
 
     def is_sound(self, weights: Weights) -> bool:
         """Could this be the next version?"""

@@ -26,8 +26,36 @@ def flip_labels(
     """
     _check(targets, share_of_clients, num_classes)
     corrupted = chosen(len(rows), share_of_clients, rng)
-    honest = np.setdiff1d(np.arange(len(rows)), corrupted)
     shift = torch.from_numpy(rng.integers(1, num_classes, len(targets)))
+    return _shifted(targets, rows, corrupted, shift, num_classes), corrupted
+
+
+def shift_labels(
+    targets: torch.Tensor,
+    rows: Sequence[NDArray[np.int64]],
+    share_of_clients: float,
+    num_classes: int,
+    rng: np.random.Generator,
+) -> tuple[torch.Tensor, NDArray[np.int64]]:
+    """Give every sample of the same clients the label after its own; the first follows the last.
+
+    All of them are wrong in the same way, which can be learnt.
+    """
+    _check(targets, share_of_clients, num_classes)
+    corrupted = chosen(len(rows), share_of_clients, rng)
+    shift = torch.ones(len(targets), dtype=torch.int64)
+    return _shifted(targets, rows, corrupted, shift, num_classes), corrupted
+
+
+def _shifted(
+    targets: torch.Tensor,
+    rows: Sequence[NDArray[np.int64]],
+    corrupted: NDArray[np.int64],
+    shift: torch.Tensor,
+    num_classes: int,
+) -> torch.Tensor:
+    """The labels of these clients, each so much further on."""
+    honest = np.setdiff1d(np.arange(len(rows)), corrupted)
     spoilt = _owned(rows, corrupted, len(targets))
     if (spoilt & _owned(rows, honest, len(targets))).any():
         raise ConfigError(
@@ -35,7 +63,7 @@ def flip_labels(
             "use a partition without overlap"
         )
     flipped = ((targets + shift) % num_classes).to(targets.dtype)
-    return torch.where(torch.from_numpy(spoilt), flipped, targets), corrupted
+    return torch.where(torch.from_numpy(spoilt), flipped, targets)
 
 
 def chosen(num_clients: int, share: float, rng: np.random.Generator) -> NDArray[np.int64]:

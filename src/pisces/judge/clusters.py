@@ -21,8 +21,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
 from collections.abc import Sequence
 
-from pisces.judge.recent import median_distance, middle
 from pisces.policy import Judge, Verdict
+from pisces.recent import median_distance, middle
 from pisces.types import State, Update
 
 MAD_TO_SIGMA = 1.4826  # median absolute deviation of a normal distribution, in standard deviations

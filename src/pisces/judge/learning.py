@@ -37,8 +37,8 @@ from __future__ import annotations
 
 import logging
 
-from pisces.judge.recent import Recent
 from pisces.policy import Judge, Verdict
+from pisces.recent import Recent
 from pisces.types import State, Update
 
 log = logging.getLogger("pisces")

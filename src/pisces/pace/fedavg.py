@@ -44,6 +44,11 @@ class Rounds(Pacer):
         return self._enough or 1
 
     @property
+    def num_buffered(self) -> int:
+        """A whole cohort's, unless fewer are enough."""
+        return self._enough or self._concurrency
+
+    @property
     def gives(self) -> Traits:
         """Rounds, and whoever arrives in one together; that may be one."""
         num = Trait.ONE_AT_A_TIME if 1 in (self._concurrency, self._enough) else Trait.SEVERAL

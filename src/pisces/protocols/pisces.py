@@ -12,6 +12,7 @@ from pydantic import Field
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
+from pisces.aggregate.usual import LONGEST, Usual
 from pisces.errors import ConfigError
 from pisces.judge.clusters import LossOutliers
 from pisces.judge.learning import NothingLearnt
@@ -30,6 +31,7 @@ from pisces.words import (
     ExplorationDecay,
     FullShare,
     Guard,
+    Longest,
     MinExploration,
     Pace,
     Penalty,
@@ -69,14 +71,15 @@ def pisces(
         ),
     ] = 2.0,
     guard: Guard = "learning",
+    longest: Longest = None,
 ) -> Policies:
     """Pisces (Jiang et al., 2022): loss utility x staleness discount, adaptive pace, outliers.
 
     Differs from `pisces-paper`, the letter of the paper: the pace spreads what is left of the bound
     (`pace`), which is twice as wide (`staleness_bound`), a step made of few updates is a small one
     (`full_share`) in which the stale count less (`weight_penalty`), an average over recent versions
-    is published (`average`), and clients are judged by what they learn from their own data
-    (`guard`).
+    is published (`average`), clients are judged by what they learn from their own data (`guard`),
+    and updates far longer than usual are shortened (`longest`).
     """
     bound = 2 * concurrency if staleness_bound is None else staleness_bound
     guided = Guided(selection_penalty, exploration, exploration_decay, min_exploration)
@@ -84,8 +87,16 @@ def pisces(
     judge: Judge = NothingLearnt(concurrency)
     if guard == "clusters":
         judge = LossOutliers(concurrency, max_staleness=bound)
-    how: Aggregator = Averaged(mean, horizon=average * concurrency) if average else mean
+    how = _around(mean, concurrency, longest, average)
     return Policies(guided, _pacer(concurrency, bound, pace, unseen_latency_s), how, judge)
+
+
+def _around(
+    mean: Aggregator, concurrency: int, longest: float | None, average: float
+) -> Aggregator:
+    if longest != 0:
+        mean = Usual(concurrency, mean, longest=LONGEST if longest is None else longest)
+    return Averaged(mean, horizon=average * concurrency) if average else mean
 
 
 def _pacer(concurrency: int, bound: int, pace: Pace, unseen_latency_s: float | None) -> Pacer:

@@ -79,6 +79,7 @@ def line(entry: Entry) -> Line:
                 tasks=entry.task_ids,
                 staleness=entry.staleness,
                 weights=entry.coefficients,
+                **_if_known(reason=entry.reason),
             )
         case Evaluated(at, version):
             return _line("evaluated", at, version=version, **_named_apart(entry.metrics))

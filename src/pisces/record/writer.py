@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pisces.errors import RunError
+from pisces.record.behind import MAX_BYTES, AtOnce, Behind, Log
 from pisces.record.lines import Line, encode, line, plain
 from pisces.types import Entry
 
@@ -50,6 +51,7 @@ class RunFolder:
         self.path = path
         self.position = Position()
         self._events = events
+        self._log: Log = AtOnce(events)
 
     @classmethod
     def create(cls, path: str | Path, config_text: str) -> RunFolder:
@@ -79,6 +81,10 @@ class RunFolder:
             events.close()
             raise
         return cls(path, events)
+
+    def write_behind(self, max_bytes: int = MAX_BYTES) -> None:
+        """From the first line on let a thread write, so that nobody waits for a slow disk."""
+        self._log = Behind(self._events, max_bytes)
 
     @property
     def is_finished(self) -> bool:
@@ -115,14 +121,14 @@ class RunFolder:
     def sync(self) -> None:
         """See to it that what was recorded is on the disk."""
         with _writing(self.path / EVENTS):
+            self._log.flush()
             os.fsync(self._events.fileno())
 
     def record(self, entry: Entry) -> None:
-        """Write one line and hand it to the system at once, so that a killed run keeps it."""
+        """Write one line; where it is not left to a thread, a killed run keeps it."""
         text = encode(line(entry))
         try:
-            self._events.write(text)
-            self._events.flush()
+            self._log.write(text)
             self.position = self.position.after(text)
         except OSError as error:
             raise _refused(self.path / EVENTS, error) from error
@@ -137,13 +143,14 @@ class RunFolder:
         tensors = {name: t.detach().cpu().contiguous().clone() for name, t in state_dict.items()}
         text = json.dumps(plain({**summary, "wall_s": wall_s}), indent=2, allow_nan=False)
         with _writing(self.path):
+            self._log.flush()  # a folder with a summary has its whole log
             _replace(self.path / MODEL, safetensors.torch.save(tensors))
             _replace(self.path / SUMMARY, text.encode() + b"\n")
 
     def close(self) -> None:
         """Close `events.jsonl`."""
         with _writing(self.path / EVENTS):
-            self._events.close()
+            self._log.close()
 
 
 def replace_file(path: Path, content: bytes) -> None:

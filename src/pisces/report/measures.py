@@ -169,6 +169,14 @@ def _distrusted(facts: Facts, among: Collection[int]) -> Ends:
     return _exactly(len(facts.distrusted.intersection(among)) / len(among)) if among else UNKNOWN
 
 
+def _corrupted_picked(facts: Facts) -> Ends:
+    """How many of the tasks went to corrupted clients."""
+    if not facts.corrupted or not facts.num_started:
+        return UNKNOWN
+    bad = sum(facts.num_started.get(client, 0) for client in facts.corrupted)
+    return _exactly(bad / sum(facts.num_started.values()))
+
+
 def _corrupted_used(facts: Facts) -> Ends:
     """How many of the updates in the model came from corrupted clients."""
     if not facts.corrupted or not facts.staleness:
@@ -231,6 +239,7 @@ MEASURES: Mapping[str, Measure] = {
     "updates_wait": Measure(_updates_wait, "updates wait", _share, "share"),
     "picked_by_size": Measure(_picked_by_size, "picks with size (rank)", _two_places),
     "corrupted_used": Measure(_corrupted_used, "corrupted updates used", _share, "share"),
+    "corrupted_picked": Measure(_corrupted_picked, "corrupted picked", _share, "share"),
     "corrupted_distrusted": Measure(
         lambda f: _distrusted(f, f.corrupted), "corrupted distrusted", _share, "share"
     ),

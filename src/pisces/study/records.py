@@ -127,7 +127,7 @@ def _needs(plan: Planned, pictures: Sequence[Picture]) -> Needs:
 def lent(record: Record, plan: Planned, pictures: Sequence[Picture]) -> Record | None:
     """A record of the same run as another study keeps it; none if its pictures need more."""
     needs = _needs(plan, pictures)
-    lacks_losses = needs.losses and plan.config.data.corrupted > 0 and record.losses is None
+    lacks_losses = needs.losses and plan.config.spoilt_share > 0 and record.losses is None
     if lacks_losses or (needs.clients and record.clients is None):
         return None
     if needs.versions and not record.versions_at:

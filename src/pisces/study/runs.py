@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pisces import config
-from pisces.config import FREE, Config
+from pisces.config import FREE, Config, described
 from pisces.policy import ANSWERS
 from pisces.study.plan import Case, Point, Study, Variant
 
@@ -132,9 +132,10 @@ def digest(settings: Config, revision: int = 0) -> str:
 
     Everything counts, also what is at its default: the next version may have another default. A key
     that a later version adds makes other runs of all; better that than numbers of unknown origin.
-    Only a table that replaces a part of the protocol is not there unless it is given.
+    Only a table that replaces a part of the protocol is not there unless it is given, nor is that
+    of hostile clients unless there are any.
     """
-    values = settings.model_dump(exclude=FREE)
+    values = described(settings, FREE)
     for table in ANSWERS.keys() - settings.replaced.keys():  # they came later than most records
         del values[table]
     if revision:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pisces.judge.recent import Recent, distance_of_nearest, median_distance, middle
+from pisces.recent import Recent, distance_of_nearest, median_distance, middle
 
 
 def recent(numbers: Sequence[float], most: int = 100) -> Recent:
