@@ -435,6 +435,20 @@ def test_segments_that_no_checkpoint_needs_are_removed(tmp_path: Path) -> None:
     assert int(run.segments[-1].stem) > 6
 
 
+@pytest.mark.parametrize("num_moments", [150, 190, 230])
+def test_the_checkpoint_before_the_last_still_has_its_journal(
+    tmp_path: Path, num_moments: int
+) -> None:
+    run = Federation(tmp_path / "run", stop=Stop(versions=12), checkpoints=Checkpoints(1.0, keep=2))
+    assert run.serve(num_moments) is None
+    before = run.log
+    _, last = sorted((run.folder / "checkpoints").glob("*.json"))
+    last.write_bytes(last.read_bytes()[:-9])
+    assert run.serve() is not None
+    assert run.log.startswith(before)  # all of it, though from further back
+    assert_whole(run)
+
+
 def test_a_full_segment_asks_for_a_checkpoint(tmp_path: Path) -> None:
     run = Federation(tmp_path / "run", checkpoints=Checkpoints(1e9))
     run.journaling = Journaling(segment_bytes=3000)
