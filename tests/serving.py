@@ -243,6 +243,7 @@ class Member(threading.Thread):
         self.done: dict[int, list[int]] = {}  # task -> checksums of its results, one per training
         self.safe: list[int] = []
         self.lost: list[int] = []  # it was told that they are safe, and then asked for them again
+        self.num_sent_again = 0
         self.leaves = threading.Event()
         self._number, self._address = number, address
         self._folder = folder / f"client-{number}"
@@ -263,6 +264,7 @@ class Member(threading.Thread):
     def _talk(self, line: Connection) -> None:
         send(line, {"kind": "hello", "client": self._number, "holds": self.held})
         for task_id in self.held:
+            self.num_sent_again += 1
             line.send_bytes(self._path(task_id).read_bytes())
         while not self.leaves.is_set():
             if not line.poll(0.1):
