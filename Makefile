@@ -25,6 +25,7 @@ bench: $(VENV)/.dev  ## speed on this machine's cores, also beside peers: 32 min
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/checkpoints.py
+	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/paper_mnist.py
 	PYTHON=$(PYTHON) sh benchmarks/peers/make_envs.sh
 	$(BIN)/python benchmarks/peers/compare.py

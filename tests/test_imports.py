@@ -30,7 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "judge": {"policy", "recent"},
     "recent": set(),
     "clients": {"policy", "saving"},
-    "execute": {"saving", "train.base", "train.shuffle"},  # how many steps a plan has
+    # How many steps a plan has; where a journal is written.
+    "execute": {"saving", "train.base", "train.shuffle", "record.journal", "record.segment"},
     "train": {"data", "models"},
     "data": set(),
     "models": set(),
@@ -69,7 +70,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("sense", "train", "clients.checks", "models.flat"),
     },
     "build": {"*"},
-    "keeping": {"coordinator", "machine", "models.flat", "parts", "record"},
+    "journaling": {"evaluate", "execute", "record.journal"},
+    "keeping": {"coordinator", "execute.tape", "machine", "models.flat", "parts", "record"},
     "resuming": {"build", "config", "keeping", "record", "simulation"},
     "simulation": {"*"},
     "cli": {"*"},

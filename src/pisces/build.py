@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
+
 from pisces import config as cfg
 from pisces import world
 from pisces.aggregate.clip import Clipped
@@ -23,8 +25,10 @@ from pisces.errors import ConfigError
 from pisces.evaluate import Background, Evaluator, Inline, Schedule, TestSet
 from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
+from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor
 from pisces.explain import known
+from pisces.journaling import journaled
 from pisces.machine import device_of
 from pisces.mix import Part, whose
 from pisces.models.flat import flatten
@@ -44,7 +48,7 @@ from pisces.sense import check_deadline, check_sense
 from pisces.settings import Makers, checked, defaults_of
 from pisces.stop import Stop
 from pisces.train.base import Recipe
-from pisces.types import Plan
+from pisces.types import Layout, Plan
 
 PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "pisces": pisces.pisces,
@@ -125,23 +129,23 @@ JUDGES: Makers = {
 PARTS = dict(zip(ANSWERS, (SELECTORS, PACERS, AGGREGATORS, JUDGES), strict=True))
 
 
-def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
-    """A coordinator over a virtual executor."""
+def wire(
+    simulation: Simulation,
+    recorder: Recorder,
+    executor: Executor | None = None,
+    tape: Tape | None = None,
+) -> Coordinator:
+    """A coordinator over a virtual executor, or another; with a `tape` it keeps a journal."""
     s = simulation
     device = device_of(s.device)
     weights = flatten(s.model.to(device))
-    trainer = s.trainer(device)
-    executor = VirtualExecutor(
-        trainer,
-        s.data.num_examples,
-        s.latency,
-        layout=weights.layout,
-        availability=s.availability,
-        failures=s.failures,
-    )
+    executor = executor or _virtual(s, weights.layout, device)
     test_set = s.goal.test_set(  # on a model of its own, so that testing never disturbs training
         copy.deepcopy(s.model), s.data.test_inputs.to(device), s.data.test_targets.to(device)
     )
+    evaluator = _evaluator(executor, test_set)
+    if tape is not None:
+        executor, evaluator = journaled(executor, evaluator, tape, weights)
     return Coordinator(
         policies=s.policies,
         executor=executor,
@@ -152,7 +156,7 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
             credits=s.credits,
             staleness_window=s.staleness_window,
         ),
-        evaluator=_evaluator(executor, test_set),
+        evaluator=evaluator,
         recorder=recorder,
         weights=weights,
         plans=s.plans,
@@ -161,6 +165,17 @@ def wire(simulation: Simulation, recorder: Recorder) -> Coordinator:
         seed=s.seed,
         tick_s=s.tick_s,
         deadline_s=s.deadline_s,
+    )
+
+
+def _virtual(s: Simulation, layout: Layout, device: torch.device) -> Executor:
+    return VirtualExecutor(
+        s.trainer(device),
+        s.data.num_examples,
+        s.latency,
+        layout=layout,
+        availability=s.availability,
+        failures=s.failures,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 
 from pisces.coordinator import Coordinator
 from pisces.errors import ConfigError, RunError
+from pisces.execute.tape import Tape
 from pisces.machine import software
 from pisces.models.flat import layout_of
 from pisces.parts import Simulation
@@ -95,11 +97,14 @@ class Kept:
         coordinator: Coordinator,
         made: Mapping[str, Any],
         clock: Callable[[], float],
+        tape: Tape | None = None,
     ) -> None:
         self._folder, self._coordinator, self._made = folder, coordinator, made
         self._clock = clock
         self._spent_s = 0.0  # by processes before this one
         self._store = Store(folder.path)
+        self._tape = tape
+        self._segments: list[int] = []  # of the journal, that the kept checkpoints go on from
 
     @property
     def wall_s(self) -> float:
@@ -108,13 +113,29 @@ class Kept:
 
     def rest(self, how: Checkpoints | None) -> Callable[[], None]:
         """What to do between the turns of the run."""
-        if how is None:
-            return lambda: None
-        coordinator = self._coordinator
-        return Keeper(self._store, how, self._take, lambda: coordinator.reason, self._clock).rest
+        coordinator, tape, rest = self._coordinator, self._tape, lambda: None
+        if how is not None:
+            rest = Keeper(
+                *(self._store, how, self._take, lambda: coordinator.reason, self._clock),
+                is_urgent=lambda: tape is not None and tape.journal.is_full,
+                after=self._go_to_next_segment,
+            ).rest
+        return rest if tape is None else partial(self._rest_with, tape, rest)
+
+    def _rest_with(self, tape: Tape, rest: Callable[[], None]) -> None:
+        """Save the run if it is time; what its end calls off is no part of the journal."""
+        rest()
+        tape.is_over = self._coordinator.reason is not None
+
+    def _go_to_next_segment(self, keep: int) -> None:
+        if self._tape is not None:
+            self._segments = [*self._segments, self._tape.segment][-keep:]
+            self._tape.saved(self._segments)
 
     def _take(self) -> Saved:
         self._folder.sync()  # a checkpoint must not know more than the log
+        if self._tape is not None:
+            self._tape.sync()
         state = self._coordinator.state()
         return Saved(state, self._folder.position, self._made, software(), self.wall_s)
 
@@ -125,15 +146,21 @@ class Kept:
         found = self._store.last(self._check, device)
         if found.saved is None:
             self._begin_anew(found.refused)
+            if self._tape is not None:
+                self._check_made(self._tape.journal.made_then() or self._made)
+                self._tape.go_to()
             return self._folder.go_on_from(Position(), config_text)
         for why in found.refused:
             log.warning("%s; going on from %s", why, found.path)
         self._restore(found.saved, found.path)
         return self._folder.go_on_from(found.saved.position, config_text)
 
-    def _check(self, saved: Saved) -> None:
-        for key, then, now in differences(saved.made, self._made):
+    def _check_made(self, made: Mapping[str, Any]) -> None:
+        for key, then, now in differences(made, self._made):
             raise RunError(f"it is of another run: {key} was {then!r}, and is {now!r}")
+
+    def _check(self, saved: Saved) -> None:
+        self._check_made(saved.made)
         if not self._folder.holds(saved.position):
             raise RunError(f"{EVENTS} is not what it was then: it was cut, or changed")
 
@@ -150,6 +177,8 @@ class Kept:
                 f"{path} is not what it should be ({misfit(error)}): remove it, and the one before "
                 "is taken"
             ) from error
+        if self._tape is not None:
+            self._segments = [self._tape.segment]
         reason, folder = self._coordinator.reason, self._folder
         self._coordinator.go_on()
         if self._coordinator.reason is not None and folder.is_finished:
@@ -168,5 +197,5 @@ class Kept:
             raise RunError(f"no checkpoint can be taken ({whys}); the log stays as it is; {again}")
         if self._folder.is_finished:
             raise RunError(f"{path} is finished and has no {FOLDER} to go on from; {again}")
-        if (path / EVENTS).stat().st_size:
+        if (path / EVENTS).stat().st_size and self._tape is None:
             log.warning("%s has no checkpoint yet: it begins anew", path)

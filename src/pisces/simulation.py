@@ -27,14 +27,17 @@ from pisces.data.federated import FederatedData, Pair
 from pisces.errors import ConfigError, Terminated
 from pisces.evaluate import Metric, Schedule
 from pisces.execute.availability import Always, Availability
+from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
 from pisces.execute.latency import Latency, PerClient, zipf
+from pisces.journaling import tape_for
 from pisces.keeping import Kept, identity, open_folder
 from pisces.machine import device_of, software
 from pisces.models.flat import load_flat, state_dict_of
 from pisces.parts import Simulation
 from pisces.policy import Policies
 from pisces.record.checkpoint import Checkpoints
+from pisces.record.journal import Journaling
 from pisces.record.lines import Line, Memory, Recorder, Tee
 from pisces.record.reader import Run
 from pisces.record.summary import Tally, curve, metrics_of
@@ -172,19 +175,26 @@ def run(
     made: Mapping[str, Any] | None = None,
     resume: bool = False,
     recall: Callable[[Line], None] = lambda _line: None,
+    executor: Executor | None = None,
+    journaling: Journaling | None = None,
 ) -> Result:
     """Run a simulation to its end.
 
     Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised. So does
     SIGTERM where there are `checkpoints`; it raises `Terminated`. With `resume` the run in the
     folder `out` goes on from its last checkpoint; `recall` is told what was recorded before.
-    `made` are the settings a checkpoint must have been made with.
+    `made` are the settings a checkpoint must have been made with. Another `executor` takes the
+    place of virtual time, and is closed at the end; one in real time keeps a journal in the folder,
+    so that a killed run goes on from its last moment, not from its last checkpoint.
     """
     if simulation.threads is not None:
         torch.set_num_threads(simulation.threads)
     about = config_text or tomlkit.dumps(
         {"made_in": "Python", "protocol": protocol, "seed": simulation.seed}
     )
+    by = {} if executor is None else {"executor": type(executor).__name__}
+    what = identity(simulation, protocol, {**(made or {}), **by})
+    tape = None if out is None else tape_for(executor, Path(out), what, journaling)
     tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
     recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
@@ -195,13 +205,12 @@ def run(
 
     with (
         closing(recorder),
-        closing(build.wire(simulation, recorder)) as coordinator,
+        closing(build.wire(simulation, recorder, executor, tape)) as coordinator,
         _on_signals(coordinator.interrupt, also_terminated=checkpoints is not None) as heard,
     ):
         if folder is not None and coordinator.is_real_time:
             folder.write_behind()
-        what = identity(simulation, protocol, made or {})
-        kept = folder and Kept(folder, coordinator, what, clock)
+        kept = folder and Kept(folder, coordinator, what, clock, tape)
         if kept and resume:
             for line in kept.take_up(about, device_of(simulation.device)):
                 tally.add(line)

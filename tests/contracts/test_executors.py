@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
 from runs import NUM_EXAMPLES, START, World, implementations, outcome, task, through_json
 
 import pisces.execute
-from pisces.execute.base import Capabilities, Executor
+from pisces.execute.base import Capabilities, Executor, Handover
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.faulty import FaultyExecutor
+from pisces.execute.journal import Journaled
+from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor
+from pisces.record.journal import Journal
 from pisces.types import Arrived, Event, Joined, Plan, Task
 
+FOLDER = TemporaryDirectory()
 LATENCIES = (1.0, 2.0, 2.0)
 
 
@@ -35,7 +41,12 @@ def hand_in(task: Task, now: float) -> Iterable[Event]:
 
 def fake() -> FakeExecutor:
     joins = [Joined(0.0, client, NUM_EXAMPLES) for client in range(3)]
-    return FakeExecutor(joins, answer, Capabilities(pulls=True), hand_in=hand_in)
+    return FakeExecutor(joins, answer, Capabilities(pulls=True, takes_over=True), hand_in=hand_in)
+
+
+def journaled() -> Journaled:
+    folder = Path(mkdtemp(dir=FOLDER.name))
+    return Journaled(fake(), Tape(Journal(folder, {})), START)
 
 
 def virtual() -> VirtualExecutor:
@@ -46,6 +57,7 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
     "virtual": virtual,
     "fake": fake,
     "faulty, without faults": lambda: FaultyExecutor(virtual(), layout=START.layout),
+    "journaled": journaled,
 }
 every_executor = pytest.mark.parametrize("name", EXECUTORS)
 
@@ -64,7 +76,7 @@ def arrivals(events: Iterable[Event]) -> list[tuple[float, int]]:
 def test_every_executor_has_a_row() -> None:
     found = implementations(pisces.execute, "submit")
     assert found == {type(make()) for make in EXECUTORS.values()}
-    assert {VirtualExecutor, FakeExecutor} < found
+    assert found >= {VirtualExecutor, FakeExecutor, Journaled}
 
 
 @every_executor
@@ -190,6 +202,28 @@ def test_state_is_a_snapshot(name: str) -> None:
     before = through_json(executor.state()).values
     assert through_json(executor.state()).values == before  # asking changes nothing
     executor.restore(through_json(executor.state()))
+    assert arrivals(executor.wait(math.inf)) == [(1.0, 0)]
+
+
+@every_executor
+def test_what_another_process_began_ends_once(name: str) -> None:
+    executor = EXECUTORS[name]()
+    if not executor.capabilities.takes_over:
+        pytest.skip("it cannot take over")
+    executor.take_over(Handover(5.0, ((task(7, 1), 4.5),), (0, 1, 2)))
+    assert executor.now == 5.0
+    ended: list[tuple[float, int]] = []
+    while not executor.quiet:
+        ended += arrivals(executor.wait(math.inf))
+    assert ended == [(7.0, 7)]
+
+
+@every_executor
+def test_word_that_all_is_written_down_is_taken_at_any_time(name: str) -> None:
+    executor = opened(name)
+    executor.acknowledge()
+    executor.submit(task(0, 0))
+    executor.acknowledge()
     assert arrivals(executor.wait(math.inf)) == [(1.0, 0)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from pisces.errors import ConfigError
 from pisces.types import Event, Stateful, Task
 
 
@@ -16,6 +17,16 @@ class Capabilities:
     cancels: bool = False  # a running task can be called off
     pulls: bool = False  # a running task can be asked for what there is
     num_clients: int | None = None  # how many there will ever be, where that is known
+    takes_over: bool = False  # what another process began can be brought to its end
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handover:
+    """Where the process before this one was when it ended."""
+
+    now: float
+    running: tuple[tuple[Task, float], ...] = ()  # with the instant each was started
+    present: tuple[int, ...] = ()  # clients that were there, as far as the server knew
 
 
 class Executor(Stateful, Protocol):
@@ -55,6 +66,21 @@ class Executor(Stateful, Protocol):
         one step is done, or where nobody can be asked: it ended, or its client fell silent.
         """
         return
+
+    def acknowledge(self) -> None:
+        """All that `wait` handed out is written down: who waits to hear so may be told."""
+        return
+
+    def take_over(self, left: Handover) -> None:
+        """Go on for a process that ended; called at most once, before anything else.
+
+        Time goes on from `left.now`: while nobody served, none passed. Each running task ends as
+        all do, once, by its deadline at the latest: its client may be at it, hold its result, or
+        never have heard of it, and then has to be sent it. Each client that was present comes back
+        (`Joined` need not say so), or is `Left` after a while; what is submitted for it meanwhile
+        waits. Word of any other task is about one that ended: it may be acknowledged at once.
+        """
+        raise ConfigError(f"{type(self).__name__} cannot take over what another process began")
 
     @property
     def interruptible(self) -> bool:

@@ -6,7 +6,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable
 
-from pisces.execute.base import Capabilities, Executor
+from pisces.execute.base import Capabilities, Executor, Handover
 from pisces.types import Event, Task
 
 Respond = Callable[[Task, float], Iterable[Event]]
@@ -18,7 +18,8 @@ class FakeExecutor(Executor):
     `hand_in(task, now)` does the same when a task is pulled; what was planned for it stays planned.
     It keeps no rules but one, that time never runs backwards: events may repeat, contradict each
     other or concern tasks never sent, which is what it is for. `submitted`, `cancelled` and
-    `pulled` say what was asked of it.
+    `pulled` say what was asked of it, `num_acknowledged` how many of the events that were handed
+    out are known to be safe. Tasks that it takes over are submitted to it once more.
     """
 
     def __init__(
@@ -32,6 +33,8 @@ class FakeExecutor(Executor):
         self.submitted: list[Task] = []
         self.cancelled: list[int] = []
         self.pulled: list[int] = []
+        self.num_acknowledged = 0
+        self._num_handed_out = 0
         self._respond = respond
         self._hand_in = hand_in
         self._capabilities = capabilities or Capabilities(cancels=True, pulls=True)
@@ -74,7 +77,18 @@ class FakeExecutor(Executor):
         events = []
         while self._heap and self._heap[0][0] <= self._now:
             events.append(heapq.heappop(self._heap)[2])
+        self._num_handed_out += len(events)
         return events
+
+    def acknowledge(self) -> None:
+        """Note it."""
+        self.num_acknowledged = self._num_handed_out
+
+    def take_over(self, left: Handover) -> None:
+        """Go on from there, and plan the responses to what runs."""
+        self._now = left.now
+        for task, _ in left.running:
+            self.submit(task)
 
     def cancel(self, task_id: int) -> None:
         """Note the wish."""

@@ -18,7 +18,8 @@ class Keeper:
     """Saves a run between its turns.
 
     `take` takes a checkpoint of it as it stands, `reason` says why it ends, if it does; the clock
-    is the wall's. Where a checkpoint cannot be written, the run goes on without it and says so.
+    is the wall's; it is saved before its time where `is_urgent` says so, and `after` is told how
+    many checkpoints are kept. Where one cannot be written, the run goes on without it and says so.
     """
 
     def __init__(
@@ -28,9 +29,13 @@ class Keeper:
         take: Callable[[], Saved],
         reason: Callable[[], str | None],
         clock: Callable[[], float],
+        *,
+        is_urgent: Callable[[], bool] = lambda: False,
+        after: Callable[[int], None] = lambda _keep: None,
     ) -> None:
         self._store, self._how = store, how
         self._take, self._reason, self._clock = take, reason, clock
+        self._is_urgent, self._after = is_urgent, after
         self._due_at = clock() + how.every_s
         self._has_failed = False
 
@@ -38,7 +43,8 @@ class Keeper:
         """Save the run if it is time, or if it ends."""
         began_at = self._clock()
         reason = self._reason()
-        if reason is None and began_at < self._due_at:
+        is_due = began_at >= self._due_at or (self._is_urgent() and not self._has_failed)
+        if reason is None and not is_due:
             return
         # What a run that is over leaves is there to go on with later: one is enough.
         self._save(1 if reason in REASONS else self._how.keep)
@@ -49,6 +55,7 @@ class Keeper:
     def _save(self, keep: int) -> None:
         try:
             self._store.save(self._take(), keep)
+            self._after(keep)
             self._has_failed = False
         except RunError as error:
             if not self._has_failed:
