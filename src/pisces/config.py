@@ -42,6 +42,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Limit = Annotated[float, BeforeValidator(lambda v: math.inf if v is None else v), Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 MOST_CORES = 1024
+MOST_BYTES = 4 << 20  # of a config file: half a million sizes of clients, if need be
 MOST_SAMPLES = 1 << 31
 MOST_SIGMA = 10.0  # a client 22 000 times as fast, or rich, as the median: more is a mistake
 Backend = Literal["auto", "sequential", "pool", "batched"]
@@ -473,6 +474,10 @@ def load(
 ) -> Config:
     """Read a config file but for some tables, with `key=value` changes on top."""
     try:
+        if Path(path).stat().st_size > MOST_BYTES:
+            raise ConfigError(
+                f"{path}: larger than any config file, {MOST_BYTES} bytes: name another"
+            )
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the config file: {error.strerror}") from error

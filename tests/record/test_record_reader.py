@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pisces.errors import RunError
 from pisces.record.lines import encode
 from pisces.record.reader import Run, find_runs
+from pisces.record.summary import Tally
 from pisces.record.writer import RunFolder
 from pisces.types import Aggregated, Evaluated, Stopped
 
@@ -39,14 +40,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     writer.record(Aggregated(1.0, 1, (0,), (2,), (1.0,)))
     writer.record(Evaluated(1.0, 1, {"accuracy": 0.5}))
     writer.record(Stopped(4.0, "time limit"))
-    summary = {
-        "reason": "time",
-        "at": 4.0,
-        "versions": 1,
-        "distrusted": [],
-        "final": {},
-        "best": {},
-    }
+    summary = {**Tally().summary(), "at": 4.5, "versions": 7}
     writer.finish(summary, {"w": torch.arange(3.0)}, wall_s=0.5)
     writer.close()
     run = Run.open(str(tmp_path))
@@ -56,6 +50,13 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert [line["kind"] for line in run.events()] == ["aggregated", "evaluated", "stopped"]
     assert run.tally().summary()["max_staleness"] == 2
     assert torch.equal(run.state_dict()["w"], torch.arange(3.0))
+
+
+def test_what_an_older_summary_does_not_say_is_counted(tmp_path: Path) -> None:
+    run = folder(tmp_path)
+    (tmp_path / "summary.json").write_text('{"versions": 7}')
+    assert run.summary["versions"] == 7
+    assert run.summary["final"] == {"accuracy": 0.75, "loss": None, "f1": 0.1}
 
 
 def test_an_unfinished_run_is_counted_from_its_events(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 from pisces.errors import DataError
@@ -24,10 +25,10 @@ def read_trace(
     try:
         text = Path(path).read_text("utf-8-sig")
         rows = _json_rows(text) if Path(path).suffix == ".json" else _csv_rows(text, header)
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
         raise DataError(
-            f"{path} cannot be read as a trace ({error}); give the path of a CSV file with the "
-            f"header {header} or of a .json file"
+            f"{path} cannot be read as a trace ({str(error)[:200]}); give the path of a CSV file "
+            f"with the header {header} or of a .json file"
         ) from error
     for place, cells in rows:
         where = f"{path}, {place}"
@@ -45,7 +46,7 @@ def trace_number(where: str, column: str, value: object) -> float:
             return float(value)
     except (ValueError, OverflowError):
         pass
-    raise DataError(f"{where}: {column} must be a number, not {value!r}; mend it")
+    raise DataError(f"{where}: {column} must be a number, not {shortened(value)}; mend it")
 
 
 def _csv_rows(text: str, header: str) -> list[tuple[str, list[Any]]]:
@@ -74,5 +75,5 @@ def _client_id(where: str, value: object) -> int:
     except ValueError:
         client = -1
     if client < 0:
-        raise DataError(f"{where}: a client is a number from 0 on, not {value!r}; mend it")
+        raise DataError(f"{where}: a client is a number from 0 on, not {shortened(value)}; mend it")
     return client

@@ -90,7 +90,9 @@ class Run:
             raise RunError(
                 f"cannot read {path}: {error}; remove it to have it counted from {EVENTS} instead"
             ) from error
-        return summary
+        if Tally().summary().keys() <= summary.keys():
+            return summary
+        return {**self.tally().summary(), "wall_s": None, **summary}  # it is of an older version
 
     def tally(self) -> Tally:
         """Everything in the events, counted."""

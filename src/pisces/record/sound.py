@@ -86,7 +86,6 @@ _SUMMARY: Mapping[str, Check] = {
     **dict.fromkeys(("mean_staleness", "target", "time_to_target_s", "wall_s"), _MAYBE),
     **dict.fromkeys(("metric", "protocol", "trained_by", "made_with"), _is_text),
 }
-_NEEDED_OF_SUMMARY = ("reason", "at", "versions", "distrusted", "final", "best")
 
 
 def is_line(line: Any) -> bool:
@@ -102,8 +101,8 @@ def is_line(line: Any) -> bool:
 
 
 def is_summary(summary: Any) -> bool:
-    """Is it what a run came to?"""
-    return type(summary) is dict and _fits(summary, _NEEDED_OF_SUMMARY, _SUMMARY)
+    """Is it what a run came to, or a part of it?"""
+    return type(summary) is dict and _fits(summary, (), _SUMMARY)
 
 
 def _fits(values: Mapping[str, Any], needed: tuple[str, ...], checks: Mapping[str, Check]) -> bool:

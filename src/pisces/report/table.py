@@ -180,7 +180,7 @@ def _facts(run: Run, target: float | None, metric: str) -> list[tuple[str, str]]
     if s["reason"] is None:  # once a run is over no task is under way
         facts.insert(4, ("tasks under way", _count(_num_running(run))))
     facts += [
-        (f"{name}, final and best", f"{_number(s['final'][name])}, {_number(s['best'][name])}")
+        (f"{name}, final and best", f"{_number(s['final'][name])}, {_number(s['best'].get(name))}")
         for name in s["final"]
     ]
     if target is not None:
