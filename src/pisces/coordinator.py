@@ -184,6 +184,8 @@ class Coordinator:
             self._dead_ends.heard()
         for entry in self._manager.observe_all(events, self._wanted):
             self._recorder.record(entry)
+        if events:
+            self._executor.acknowledge()
         if self._manager.is_full:
             self._aggregate(FULL)
         self._take_evaluations()

@@ -61,6 +61,7 @@ def test_a_journal_changes_nothing(tmp_path: Path) -> None:
     assert one is not None
     assert other is not None
     assert bare.log == kept.log
+    assert bare.clients.acknowledged == kept.clients.acknowledged
     assert torch.equal(one.flat, other.flat)
     assert_whole(kept)
 
@@ -286,6 +287,18 @@ def test_a_record_or_a_segment_that_is_gone_is_missed(tmp_path: Path) -> None:
         RunError, match="something is missing"
     ):  # no kill cuts what was gone on from
         read(tmp_path)
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    path, _, _ = written(tmp_path / "elsewhere")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "journal").symlink_to(path.parent)
+    with pytest.raises(RunError, match="is a link"):
+        Journal(tmp_path / "run", {})
+    (tmp_path / "other" / "journal").mkdir(parents=True)
+    (tmp_path / "other" / "journal" / path.name).symlink_to(path)
+    with pytest.raises(RunError, match="is a link"):
+        Journal(tmp_path / "other", {})
 
 
 def test_segments_must_have_room() -> None:

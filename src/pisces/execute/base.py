@@ -68,7 +68,7 @@ class Executor(Stateful, Protocol):
         return
 
     def acknowledge(self) -> None:
-        """All that `wait` handed out is written down: who waits to hear so may be told."""
+        """All that `wait` handed out is taken care of: who waits to hear so may be told."""
         return
 
     def take_over(self, left: Handover) -> None:

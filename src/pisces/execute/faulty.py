@@ -69,8 +69,8 @@ class FaultyExecutor(Executor):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the inner executor can do."""
-        return self._inner.capabilities
+        """What the inner executor can do, but for going on with what is only remembered here."""
+        return replace(self._inner.capabilities, takes_over=False)
 
     @property
     def quiet(self) -> bool:
@@ -115,6 +115,10 @@ class FaultyExecutor(Executor):
     def pull(self, task_id: int) -> None:
         """Ask for what there is; whoever is silent does not hear of it."""
         self._inner.pull(task_id)
+
+    def acknowledge(self) -> None:
+        """Hand it on: what is lost or held back here had arrived."""
+        self._inner.acknowledge()
 
     def close(self) -> None:
         """Close the inner executor."""

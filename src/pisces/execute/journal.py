@@ -97,6 +97,9 @@ class Journaled(Executor):
             self._note(event)
         return events
 
+    def acknowledge(self) -> None:
+        """Not yet: when it is on the disk, the executor inside is told."""
+
     def close(self) -> None:
         """Acknowledge what is safe, and close the executor inside."""
         with suppress(RunError):  # it was told already

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.segment import HEAD, Place, Record, Segment, framed
-from pisces.record.writer import sync_folder
+from pisces.record.writer import refuse_links, sync_folder
 
 log = logging.getLogger("pisces")
 
@@ -55,6 +55,7 @@ class Journal:
         self.how = how or Journaling()
         self.end = Place()  # behind all that was read or written
         self._folder = run / FOLDER
+        refuse_links(self._folder, *map(self._path, self._numbers()))
         self._file: BinaryIO | None = None
         self._is_synced = True
         self._is_broken = False
