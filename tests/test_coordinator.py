@@ -64,6 +64,7 @@ from pisces.types import (
     Weights,
 )
 
+ANY_NORM = Limits(max_norm=math.inf)
 PAIR = World(latencies=[1.0, 2.0], concurrency=2)  # FedAvg: a round takes 2 s, the slower one's
 
 
@@ -828,7 +829,7 @@ def test_a_model_that_would_not_be_finite_is_not_made() -> None:
         return [Arrived(now + 1.0, asked.id, asked.client, huge, Report(NUM_EXAMPLES, 1.0, 1.0))]
 
     policies = replace(fedavg(2), aggregator=DiscountedMean(server_rate=10.0))
-    world = replace(PAIR, stop=Stop(time_s=1.5))
+    world = replace(PAIR, stop=Stop(time_s=1.5), limits=ANY_NORM)
     run = assemble(policies, world, executor=FakeExecutor(joins(2), respond))
     lines = run.run()
     reasons = {line["reason"] for line in of_kind(lines, "dropped")}
@@ -845,7 +846,7 @@ def test_what_an_aggregator_made_of_a_model_that_is_not_finite_is_undone() -> No
         return [Arrived(now + 1.0, asked.id, asked.client, sent, Report(NUM_EXAMPLES, 1.0, 1.0))]
 
     average = Averaged(DiscountedMean(server_rate=10.0), horizon=4.0)
-    world = replace(PAIR, stop=Stop(versions=1))
+    world = replace(PAIR, stop=Stop(versions=1), limits=ANY_NORM)
     executor = FakeExecutor(joins(2), respond)
     run = assemble(replace(fedavg(2), aggregator=average), world, executor=executor)
     lines = run.run()

@@ -49,10 +49,10 @@ def heard(longest: float = 3.0) -> Usual:
 
 
 def test_at_first_the_model_is_the_measure() -> None:
-    # 5 is the longest: 5 stays, 6 goes nowhere: nobody knows what is usual.
-    rule = Usual(2, Seen(), longest=3.0)
-    assert given(rule, ways(5, 6, 0.1, 0.1, 0.1)) == pytest.approx([5, 0, 0.1, 0.1, 0.1])
-    assert given(rule, ways(5, 6, first=5)) == pytest.approx([5, 0])  # seven are not enough
+    # 3 x 5 is the longest: 15 stays, 16 goes nowhere: nobody knows what is usual.
+    rule = Usual(2, Seen(), longest=2.0)
+    assert given(rule, ways(15, 16, 0.1, 0.1, 0.1)) == pytest.approx([15, 0, 0.1, 0.1, 0.1])
+    assert given(rule, ways(15, 16, first=5)) == pytest.approx([15, 0])  # seven are not enough
 
 
 def test_then_it_is_the_median_of_those_heard() -> None:

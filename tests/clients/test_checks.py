@@ -90,6 +90,12 @@ def test_whoever_was_sent_large_weights_may_answer_with_such() -> None:
     assert wrong_weights(flat([3e15, 5e15]), flat([3e15, 4.9e15]), SHAPE, LIMITS) is None
 
 
+@pytest.mark.parametrize(("value", "is_wrong"), [(3e38, False), (math.inf, True), (math.nan, True)])
+def test_without_a_limit_weights_must_be_finite_all_the_same(value: float, is_wrong: bool) -> None:
+    problem = wrong_weights(flat([value, 0.0]), SENT, SHAPE, Limits(max_norm=math.inf))
+    assert (problem == "weights that are not finite") is is_wrong
+
+
 def test_a_float64_model_takes_float64_weights() -> None:
     layout = Layout((Slice("w", (2,), "float64", "parameter", 0, 2),))
     shape = Shape.of(layout)

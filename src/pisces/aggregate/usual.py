@@ -9,8 +9,9 @@ in training most clients hardly move, and the few that still learn go a hundred 
 
 The median is over the last lengths of the 10 C clients heard from last, so that neither a client
 that reports often nor the few that guided selection prefers have more to say. Until C of them (ten
-at least) have been heard nobody knows what is usual, and what is longer than the model goes nowhere
-at all. A model of zeros has no length, and nothing is shortened before enough are heard.
+at least) have been heard nobody knows what is usual, and what is more than three times as long as
+the model goes nowhere at all: first steps are the longest. A model of zeros has no length, and
+nothing is shortened before enough are heard.
 
 What was too long is remembered as the longest that is not: should most be so, training itself has
 changed, and what is usual follows.
@@ -43,6 +44,7 @@ from pisces.types import State, Update, Weights
 LONGEST = 20.0  # usual lengths
 FEWEST = 10  # clients, however few run at once
 MEMORY = 10  # times as many are remembered
+FIRST = 3.0  # models long a step may be before it is known what is usual
 
 
 class Usual(Around):
@@ -81,7 +83,7 @@ class Usual(Around):
     def _limits(self, model: float) -> tuple[float, float]:
         """How long an update may be beside such a model, and how long a longer one becomes."""
         if len(self._lengths) < self._enough:
-            return model or inf, 0.0
+            return FIRST * model or inf, 0.0
         usual = self._lengths.median
         return max(self._longest * usual, model) or inf, usual
 

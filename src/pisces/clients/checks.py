@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from reprlib import repr as shortened  # a client may send anything, of any length
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from pisces.types import Layout, Report, Weights
 
 if TYPE_CHECKING:
     import torch
+
+_MOST = sys.float_info.max  # what is above it is infinite, limit or none
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ def wrong_weights(weights: Weights, sent: Weights, wanted: Shape, limits: Limits
         return f"weights of shape {tuple(flat.shape)}, not {wanted.shape}"
     if flat.dtype != wanted.dtype:
         return f"weights of type {flat.dtype}, not {str(wanted.dtype).removeprefix('torch.')}"
-    if _norm(flat) <= limits.max_norm:  # NaN is not
+    if _norm(flat) <= min(limits.max_norm, _MOST):  # neither NaN nor infinity is
         return None
     if not is_finite(flat):
         return "weights that are not finite"
