@@ -6,7 +6,7 @@ import heapq
 import math
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from runs import NUM_EXAMPLES, START, outcome
 
@@ -18,6 +18,7 @@ from pisces.types import Arrived, Event, Failed, Joined, Left, Report, State, Ta
 HONEST = 0  # the client that never misbehaves
 SOON = (0.0, 0.0, 0.25, 1.0, 4.0)  # seconds
 ABSURD_SIZES = (0, -3, 10**12, 2.5, True, "9", None)
+ABSURD_CLIENTS = (-1, 10**9, 10**5000, 2.5, "9", None)
 
 
 class Due(NamedTuple):
@@ -154,7 +155,13 @@ class Hand(Executor):
     def _join_absurdly(self, client: int, task_id: int) -> list[Event]:
         """It is there, only the server does not believe it."""
         self.present.add(client)
-        return [Joined(self._now, client, ABSURD_SIZES[task_id % len(ABSURD_SIZES)])]  # type: ignore[arg-type]
+        nobody: Any = ABSURD_CLIENTS[task_id % len(ABSURD_CLIENTS)]
+        size: Any = ABSURD_SIZES[task_id % len(ABSURD_SIZES)]
+        return [
+            Joined(self._now, client, size),
+            Joined(self._now, nobody, NUM_EXAMPLES),
+            Left(self._now, nobody, "as if it had been there"),
+        ]
 
     def _make_up(self, client: int, task_id: int) -> list[Event]:
         """Answers what it was not asked, or was once."""

@@ -34,6 +34,7 @@ from pisces.mix import Part
 from pisces.parts import Simulation
 from pisces.policy import Policies
 from pisces.record.lines import Line, Memory, encode
+from pisces.record.sound import is_line
 from pisces.settings import defaults_of
 from pisces.stop import Stop
 from pisces.train.base import Outcome, Trainer
@@ -267,6 +268,7 @@ def assert_lawful(lines: Sequence[Line], concurrency: int) -> None:
     """Fail unless the log obeys every law a run is under, whatever its protocol and its world."""
     books = Books(concurrency)
     for line in lines:
+        assert is_line(line), f"the reader would call it damaged: {line}"
         assert line["at"] >= books.now, f"time ran backwards: {line}"
         books.now = line["at"]
         getattr(books, line["kind"])(line)

@@ -15,6 +15,7 @@ from runs import START, Assembled, Books, World, assemble, through_json
 
 from pisces.execute.faults import Fault
 from pisces.execute.faulty import FaultyExecutor
+from pisces.record.sound import is_line
 from pisces.types import State
 
 
@@ -141,6 +142,7 @@ class Scene:
         self.lines += self.run.memory.lines
         self.run.memory.lines.clear()
         for line in self.lines[self.num_followed :]:
+            assert is_line(line), f"the reader would call it damaged: {line}"
             assert line["at"] >= self.books.now, f"time ran backwards: {line}"
             self.books.now = line["at"]
             open_before = len(self.books.running) + len(self.books.buffer)

@@ -40,5 +40,9 @@ class Terminated(KeyboardInterrupt):
     """The system asked the process to end (SIGTERM); what Ctrl-C does, it does too."""
 
 
+class FinishedError(RunError):
+    """A run is at its end, and was to go on."""
+
+
 class PolicyError(PiscesError):
     """A policy broke its contract."""

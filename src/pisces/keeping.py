@@ -6,17 +6,20 @@ trains it, as long as the same numbers come out.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pisces.coordinator import Coordinator
-from pisces.errors import ConfigError, RunError
+from pisces.errors import ConfigError, FinishedError, RunError
 from pisces.execute.tape import Tape
 from pisces.machine import software
 from pisces.models.flat import layout_of
@@ -32,15 +35,34 @@ log = logging.getLogger("pisces")
 
 def identity(simulation: Simulation, protocol: str, made: Mapping[str, Any]) -> dict[str, Any]:
     """What a run is, as far as can be told; `made` are the settings of one made from a config."""
+    its = simulation
     told = {
         "protocol": protocol,
-        "seed": simulation.seed,
-        "number of clients": simulation.data.num_clients,
-        "model's weights": digest(repr(layout_of(simulation.model)).encode()),
-        "training": simulation.rounded_by(),
+        "seed": its.seed,
+        "number of clients": its.data.num_clients,
+        "model's weights": digest(repr(layout_of(its.model)).encode()),
+        "training": its.rounded_by(),
+        **made,
+        "data": _digest_of([its.data.targets, *_some(its.data.inputs), *its.data.rows]),
+        "plan": repr(its.plans(0)),
+        "recipe": repr(its.recipe),
+        "tick_s and deadline_s": [its.tick_s, its.deadline_s],
     }
-    as_saved: dict[str, Any] = json.loads(json.dumps({**told, **made}))
+    as_saved: dict[str, Any] = json.loads(json.dumps(told))
     return as_saved
+
+
+def _some(inputs: torch.Tensor) -> list[torch.Tensor]:
+    """The first inputs and the last: all of them may be gigabytes."""
+    return [inputs[:100], inputs[-100:]]
+
+
+def _digest_of(arrays: Sequence[torch.Tensor | NDArray[np.int64]]) -> str:
+    told = hashlib.blake2b(digest_size=8)
+    for array in arrays:
+        values = array.numpy(force=True) if isinstance(array, torch.Tensor) else array
+        told.update(np.ascontiguousarray(values).tobytes())
+    return told.hexdigest()
 
 
 def differences(
@@ -174,28 +196,38 @@ class Kept:
             self._coordinator.restore(saved.state)
         except MISFITS as error:
             raise RunError(
-                f"{path} is not what it should be ({misfit(error)}): remove it, and the one before "
-                "is taken"
+                f"{path} is not what such a run saves ({misfit(error)}): was it made with other "
+                "settings? If not, it is damaged: with it put aside the one before is taken"
             ) from error
         if self._tape is not None:
             self._segments = [self._tape.segment]
-        reason, folder = self._coordinator.reason, self._folder
-        self._coordinator.go_on()
-        if self._coordinator.reason is not None and folder.is_finished:
-            raise RunError(
-                f"{folder.path} is finished ({reason}): give a later stop, such as "
-                "--set stop.time_s=N"
-            )
+        self._go_on(self._coordinator.reason)
         self._spent_s = saved.wall_s
+
+    def _go_on(self, reason: str | None) -> None:
+        """Take the stop of now instead of the one at which the run ended, if it did."""
+        coordinator, path = self._coordinator, self._folder.path
+        coordinator.go_on()
+        if coordinator.reason is None:
+            return
+        if self._folder.is_finished:
+            raise FinishedError(
+                f"{path} is finished ({reason}); to go on, give a later stop, such as stop.time_s"
+            )
+        if reason is None:
+            raise RunError(
+                f"{path} is further than this stop ({coordinator.reason}): give a later one, or "
+                "none to go on to its own"
+            )
 
     def _begin_anew(self, refused: list[str]) -> None:
         """Where no checkpoint was written yet; not where something would be lost by it."""
         path = self._folder.path
-        again = f"make the run again: pisces run {path / CONFIG} --out FOLDER"
+        again = f"make the run again in another folder ({path / CONFIG} says what it was)"
         if refused:
             whys = "; ".join(refused)
             raise RunError(f"no checkpoint can be taken ({whys}); the log stays as it is; {again}")
         if self._folder.is_finished:
             raise RunError(f"{path} is finished and has no {FOLDER} to go on from; {again}")
         if (path / EVENTS).stat().st_size and self._tape is None:
-            log.warning("%s has no checkpoint yet: it begins anew", path)
+            log.warning("%s has no checkpoint: it begins anew, and its log with it", path)

@@ -160,6 +160,7 @@ def simulate(
         protocol=name or "my policies",
         out=out,
         checkpoints=None if out is None else checkpoints,
+        made={"concurrency": concurrency, "settings": repr(dict(settings or {}))},
         resume=resume,
     )
 
@@ -217,7 +218,8 @@ def run(
                 recall(line)
         weights = coordinator.run(kept.rest(checkpoints) if kept else lambda: None)
         wall_s = kept.wall_s if kept else clock()
-        summary = _summary(simulation, protocol, tally)
+        by_whom = simulation.trained_by() if executor is None else type(executor).__name__
+        summary = _summary(simulation, protocol, tally, by_whom)
         load_flat(simulation.model, weights)
         if folder is not None:
             folder.finish(summary, state_dict_of(weights, simulation.model), wall_s)
@@ -250,7 +252,7 @@ def _on_signals(interrupt: Callable[[], None], *, also_terminated: bool) -> Iter
             signal.signal(number, handler)
 
 
-def _summary(simulation: Simulation, protocol: str, tally: Tally) -> dict[str, Any]:
+def _summary(simulation: Simulation, protocol: str, tally: Tally, by_whom: str) -> dict[str, Any]:
     stop = simulation.stop
     reached = None if stop.target is None else tally.time_to_target(stop.target, stop.metric)
     return {
@@ -259,7 +261,7 @@ def _summary(simulation: Simulation, protocol: str, tally: Tally) -> dict[str, A
         "metric": stop.metric,
         "target": stop.target,
         "time_to_target_s": reached,
-        "trained_by": simulation.trained_by(),
+        "trained_by": by_whom,
         "made_with": software(),
         **tally.summary(),
     }

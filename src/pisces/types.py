@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Role: TypeAlias = Literal["parameter", "buffer"]
 Objective: TypeAlias = Literal["labels", "next_word"]  # what is learned of a dataset
+MOST_CLIENTS = 10_000_000  # of one run: some tables have a row for each
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(
     kill(9, "run", small, "--out", "r", "-q")
     assert not Path("r/checkpoints").exists()  # a minute has not passed
     assert pisces("resume", "r", "-q").code == 0
-    assert caplog.messages == ["r has no checkpoint yet: it begins anew"]
+    assert caplog.messages == ["r has no checkpoint: it begins anew, and its log with it"]
     assert outcome("r") == outcome("whole")
 
 
@@ -279,9 +279,20 @@ def refused(pisces: Pisces, *args: Any) -> str:
 
 
 def test_a_finished_run_wants_a_later_stop(whole: list[bytes], pisces: Pisces) -> None:
-    message = "error: whole is finished (time): give a later stop, such as --set stop.time_s=N\n"
-    assert refused(pisces, "whole") == message
-    assert refused(pisces, "whole", "--set", "stop.time_s=50") == message
+    # Who asks again, as a supervisor does, is told what came of it: that is no failure.
+    message = "whole is finished (time); to go on, give a later stop, such as stop.time_s\n"
+    for more in ([], ["--set", "stop.time_s=50"]):
+        ran = pisces("resume", "whole", "-q", *more)
+        assert (ran.code, ran.err) == (0, message)
+        assert "written to whole" in ran.out
+    assert outcome("whole") == whole
+
+
+def test_a_stop_that_lies_behind_is_refused_and_nothing_is_cut(
+    killed: Path, pisces: Pisces
+) -> None:
+    said = refused(pisces, killed, "--set", "stop.time_s=1")
+    assert "r is further than this stop (time): give a later one" in said
 
 
 CHANGES = {
@@ -306,7 +317,7 @@ def test_a_config_changed_by_hand_is_another_run(killed: Path, pisces: Pisces) -
     config.write_text(config.read_text().replace("learning_rate = 0.1", "learning_rate = 0.2"))
     said = refused(pisces, killed)
     assert "it is of another run: settings.train.learning_rate was 0.1, and is 0.2" in said
-    assert "make the run again: pisces run r/config.toml --out FOLDER" in said
+    assert "make the run again in another folder (r/config.toml says what it was)" in said
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(

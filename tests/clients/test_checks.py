@@ -15,6 +15,7 @@ from pisces.clients.checks import (
     is_finite,
     most_buffered,
     update_bytes,
+    wrong_client,
     wrong_report,
     wrong_size,
     wrong_weights,
@@ -205,3 +206,23 @@ def test_how_many_updates_may_wait() -> None:
 def test_limits_of_nothing_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="must be at least 1"):
         Limits(**{name: 0})
+
+
+@pytest.mark.parametrize(
+    "client", ["1", 1.0, True, None, [1], 2**63, -(2**16000)], ids=lambda c: type(c).__name__
+)
+def test_what_is_no_clients_number_is_refused_in_few_words(client: Any) -> None:
+    problem = wrong_client(client, LIMITS)
+    assert problem is not None
+    assert problem.startswith("a client must be an integer")
+    assert len(problem) < 200
+
+
+@pytest.mark.parametrize("client", [-1, 10_000_000])
+def test_a_number_outside_the_table_is_refused(client: int) -> None:
+    assert wrong_client(client, LIMITS) == f"client {client}, outside 0..9999999"
+
+
+def test_there_are_not_more_clients_than_a_log_can_have() -> None:
+    with pytest.raises(ConfigError, match="max_clients must be from 1 to 10000000, not 20000000"):
+        Limits(max_clients=20_000_000)

@@ -218,7 +218,7 @@ def test_a_crowd_joins_as_its_members_would() -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [Joined(0.0, -1, 5), Joined(0.0, 10**30, 5), Joined(0.0, 7, 0), Joined(0.0, 7, 2.5)],
+    [Joined(0.0, -1, 5), Joined(0.0, 10**12, 5), Joined(0.0, 7, 0), Joined(0.0, 7, 2.5)],
     ids=["negative", "endless", "empty", "fraction"],
 )
 def test_in_a_crowd_too_only_the_odd_one_is_refused(odd: Joined) -> None:
@@ -228,6 +228,24 @@ def test_in_a_crowd_too_only_the_odd_one_is_refused(odd: Joined) -> None:
     assert isinstance(refused, Failed)
     assert refused.reason.startswith("refused to join: ")
     assert selectable(manager) == list(range(CROWD))
+
+
+@pytest.mark.parametrize("nobody", [2**70, "9", 2.5, True, None], ids=lambda c: type(c).__name__)
+def test_word_of_what_is_no_client_is_written_down_and_changes_nothing(nobody: Any) -> None:
+    manager = manager_of(1)
+    sent = weights([1.0])
+    events = [
+        Joined(0.0, nobody, 5),
+        Left(0.0, nobody, "went"),
+        Failed(0.0, nobody, "broke", 0),
+        Arrived(0.0, 0, nobody, sent, Report(5, 1.0, 1.0)),
+    ]
+    for event in events:
+        (told,) = see(manager, event)
+        assert isinstance(told, Failed)
+        assert (told.client, told.task_id) == (-1, None)
+        assert told.reason.startswith("a client must be an integer")
+    assert selectable(manager) == [0]
 
 
 def test_what_happens_among_joins_is_taken_in_at_its_place() -> None:

@@ -202,9 +202,13 @@ DAMAGES = {
         lambda run: ((run / "000002.json").unlink(), (run / "000002.json").mkdir()),
         "it cannot be read: Is a directory",
     ),
-    "a newer format": (
-        lambda run: spoil(run / "000002.json", b'"format": 1', b'"format": 2'),
-        f"it has format 2, and this Pisces knows formats up to {FORMAT}",
+    "a pipe": (
+        lambda run: ((run / "000002.json").unlink(), os.mkfifo(run / "000002.json")),
+        "it cannot be read: it is not an ordinary file",
+    ),
+    "without end": (
+        lambda run: ((run / "000002.json").unlink(), (run / "000002.json").symlink_to("/dev/zero")),
+        "it cannot be read: it is not an ordinary file",
     ),
 }
 
@@ -225,6 +229,41 @@ def test_a_checkpoint_that_is_not_whole_is_refused_for_the_one_before(
     (refused,) = found.refused
     assert "000002.json: " in refused
     assert why in refused
+
+
+def test_one_of_a_newer_format_is_neither_taken_nor_passed_over(tmp_path: Path) -> None:
+    # Going on from the one before would end in its being removed.
+    store, newer = Store(tmp_path), tmp_path / "checkpoints" / "000002.json"
+    for number in (1, 2):
+        store.save(saved({"x": torch.full((NUM,), float(number))}, number=number), keep=2)
+    spoil(newer, b'"format": 1', b'"format": 2')
+    says = f"it has format 2.* up to {FORMAT}: .*or remove it to go on from .*000001.json"
+    with pytest.raises(RunError, match=says):
+        last(tmp_path)
+    newer.unlink()
+    assert last(tmp_path).saved is not None
+
+
+def test_an_array_that_an_older_checkpoint_needs_outlives_a_save_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Store(tmp_path)
+    for value in (1.0, 2.0):
+        before.save(saved({"x": torch.full((NUM,), value)}), keep=2)
+    after = Store(tmp_path)
+    after.last(lambda _: None, torch.device("cpu"))  # which knows nothing of the first's array
+
+    def full(*_: object) -> None:
+        raise RunError("no space left")
+
+    again = saved({"x": torch.full((NUM,), 1.0)})
+    with monkeypatch.context() as patched:
+        patched.setattr("pisces.record.checkpoint.replace_file", full)
+        with pytest.raises(RunError, match="no space"):
+            after.save(again, keep=2)
+    (tmp_path / "checkpoints" / "000002.json").unlink()
+    found = last(tmp_path)
+    assert found.saved is not None, found.refused
 
 
 @pytest.mark.parametrize("damage", ["missing", "one bit", "cut short"])

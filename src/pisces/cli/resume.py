@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from pisces.cli.console import Json, Quiet, Verbose, set_up_logging
-from pisces.cli.options import Changes
 from pisces.cli.run import carry_out
 
 
 def resume(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
-    changes: Changes = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Another stop, e.g. stop.time_s=2000."),
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,

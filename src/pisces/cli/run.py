@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from pisces import config
-from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stdout
+from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
 from pisces.cli.options import Changes, ConfigFile, Out, fresh_folder
 from pisces.cli.progress import Board, Listener, Standing, shown
-from pisces.errors import Terminated
+from pisces.errors import FinishedError, Terminated
 from pisces.record.reader import Run, called
 from pisces.report.table import run_table
 
@@ -74,6 +74,8 @@ def carry_out(job: Job, as_json: bool, quiet: bool) -> NoReturn:
             job.run(Listener(standing, redraw), standing.add)
         except Terminated:
             terminated = True
+        except FinishedError as error:  # nothing to do is no failure: who asks again may rely on it
+            stderr.print(str(error), highlight=False, markup=False, soft_wrap=True)
     summary = _show(Run.open(job.folder), as_json, world.corrupted_clients(settings).tolist())
     raise typer.Exit(TERMINATED if terminated else EXIT_CODES.get(summary["reason"], 0))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pisces.errors import ConfigError
-from pisces.types import Layout, Report, Weights
+from pisces.types import MOST_CLIENTS, Layout, Report, Weights
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +23,7 @@ _MOST = sys.float_info.max  # what is above it is infinite, limit or none
 class Limits:
     """Beyond these a claim is absurd, whoever makes it."""
 
-    max_clients: int = 10_000_000
+    max_clients: int = MOST_CLIENTS
     max_examples: int = 100_000_000
     max_loss: float = 1e6
     max_norm: float = 1e15  # of an update's weights, and of what they differ by from those sent
@@ -31,6 +31,15 @@ class Limits:
     max_buffered_bytes: int = 16 * 2**30  # of the weights of all updates that wait
 
     def __post_init__(self) -> None:
+        if not 1 <= self.max_clients <= MOST_CLIENTS:
+            raise ConfigError(
+                f"limits: max_clients must be from 1 to {MOST_CLIENTS}, not {self.max_clients}"
+            )
+        if not (self.max_norm > 0 and self.max_loss > 0):
+            raise ConfigError(
+                "limits: max_norm and max_loss must be greater than 0, not "
+                f"{self.max_norm} and {self.max_loss}"
+            )
         sizes = (self.max_update_bytes, self.max_buffered_bytes)
         if any(size is not None and size < 1 for size in sizes):
             raise ConfigError(
@@ -68,10 +77,22 @@ def most_buffered(num_wanted: int, layout: Layout, limits: Limits) -> int:
     return limits.max_buffered_bytes // max(1, size)
 
 
-def wrong_client(client: int, limits: Limits) -> str | None:
+def no_client(client: object) -> str | None:
+    """Is that a client's number at all, be it a wrong one? If not, why not."""
+    if type(client) is not int:
+        return f"a client must be an integer, not {shortened(client)}"
+    if abs(client) >= 2**63:  # too long a number cannot even be written
+        return f"a client must be an integer of 64 bits, not of {client.bit_length()}"
+    return None
+
+
+def wrong_client(client: object, limits: Limits) -> str | None:
     """What is wrong with a client's number? The table has a row for every number up to it."""
+    if problem := no_client(client):
+        return problem
+    assert isinstance(client, int)
     if not 0 <= client < limits.max_clients:
-        return f"client {client}, outside 0..{limits.max_clients - 1}"
+        return f"client {shortened(client)}, outside 0..{limits.max_clients - 1}"
     return None
 
 

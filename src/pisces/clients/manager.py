@@ -12,6 +12,7 @@ from pisces.clients.checks import (
     Shape,
     is_finite,
     most_buffered,
+    no_client,
     wrong_client,
     wrong_report,
     wrong_size,
@@ -43,6 +44,7 @@ from pisces.types import (
     Weights,
 )
 
+NOBODY = -1  # who is told of in place of what is no client
 NOT_RUNNING = "no such task is running on this client"
 CROWD = 100  # so many who join at once are checked and written down together
 
@@ -107,6 +109,8 @@ class ClientManager:
 
     def observe(self, event: Event, wanted: Callable[[Update], bool]) -> list[Entry]:
         """Take in what happened; an update that `wanted` refuses is dropped."""
+        if problem := no_client(event.client):
+            return [Failed(event.at, NOBODY, problem)]
         match event:
             case Joined():
                 return [self._join(event)]

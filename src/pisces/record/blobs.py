@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from pisces.errors import RunError
-from pisces.record.writer import replace_file, sync_folder
+from pisces.record.writer import read_file, replace_file, sync_folder
 
 LARGE_BYTES = 1 << 16
 SUFFIX = ".safetensors"
@@ -129,9 +129,11 @@ class Blobs:
         content = save(dict(tensors))
         file = digest(content) + SUFFIX
         if file not in self._sound:  # one that a crash has left may be anything
+            is_new = not (self._folder / file).exists()  # a checkpoint not read may need it
             replace_file(self._folder / file, content)
             self._sound.add(file)
-            self._new.add(file)
+            if is_new:
+                self._new.add(file)
         return file
 
     # --- reading ----------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ class Blobs:
         if not _NAME.fullmatch(file):  # nothing else is opened: it may be of any size, or elsewhere
             raise RunError(f"it names {file[:80]!r}, which is no file of arrays")
         try:
-            content = path.read_bytes()
+            content = read_file(path)
         except OSError as error:
             raise RunError(f"cannot read {path}: {error.strerror or error}") from error
         if digest(content) + SUFFIX != file:

@@ -23,7 +23,7 @@ import torch
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.blobs import Blobs, Index, as_json, digest, files_of, from_json
-from pisces.record.writer import Position, refuse_links, replace_file, sync_folder
+from pisces.record.writer import Position, read_file, refuse_links, replace_file, sync_folder
 from pisces.types import State
 
 FOLDER, TENSORS = "checkpoints", "tensors"
@@ -32,6 +32,10 @@ FORMAT = 1  # count up when an older Pisces would misread what is written
 MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _HEAD = re.compile(rb'\{"format": (\d+), "checksum": "([0-9a-f]*)", "body": ')
 _FILE = re.compile(r"(\d{6,})\.json")
+
+
+class NewerError(RunError):
+    """A later Pisces wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +121,17 @@ class Store:
             path = self._path(number)
             try:
                 return Found(self._read(number, accepts, device), path, refused)
+            except NewerError as error:  # not the last good one instead: this would be overwritten
+                raise RunError(f"{path}: {error}{self._or_before(number)}") from error
             except RunError as error:
                 refused.append(f"{path}: {error}")
             except MISFITS as error:
                 refused.append(f"{path}: it is not what it should be ({misfit(error)})")
         return Found(None, None, refused)
+
+    def _or_before(self, number: int) -> str:
+        before = [other for other in self._numbers() if other < number]
+        return f", or remove it to go on from {self._path(max(before))}" if before else ""
 
     def _read(self, number: int, accepts: Accepts, device: torch.device) -> Saved:
         body = _decoded(self._path(number))
@@ -180,17 +190,15 @@ def _encoded(saved: Saved, index: Index) -> bytes:
 
 def _decoded(path: Path) -> dict[str, Any]:
     """The file's content, if it is what was written."""
-    if path.is_fifo():  # one would wait for it for ever
-        raise RunError("it cannot be read: it is a pipe")
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise RunError(f"it cannot be read: {error.strerror or error}") from error
     head = _HEAD.match(content)
     if head is None:
         raise RunError("it is damaged: it does not begin as a checkpoint does")
     if int(head[1]) > FORMAT:
-        raise RunError(
+        raise NewerError(
             f"it has format {int(head[1])}, and this Pisces knows formats up to {FORMAT}: "
             "use the Pisces that wrote it"
         )

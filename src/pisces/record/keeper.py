@@ -55,9 +55,10 @@ class Keeper:
     def _save(self, keep: int) -> None:
         try:
             self._store.save(self._take(), keep)
-            self._after(keep)
             self._has_failed = False
         except RunError as error:
             if not self._has_failed:
                 log.warning("no checkpoint was written, and the run goes on without: %s", error)
             self._has_failed = True
+        else:
+            self._after(keep)

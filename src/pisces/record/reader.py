@@ -18,7 +18,7 @@ from pisces.policy import ANSWERS
 from pisces.record.lines import Line
 from pisces.record.sound import is_line, is_summary
 from pisces.record.summary import Tally, curve, metrics_of, time_to_target
-from pisces.record.writer import CONFIG, EVENTS, MODEL, SUMMARY
+from pisces.record.writer import CONFIG, EVENTS, MODEL, SUMMARY, read_file
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +46,7 @@ class Run:
         """The resolved configuration; empty for a run recorded without one."""
         path = self.path / CONFIG
         try:
-            return tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
+            return tomllib.loads(read_file(path).decode()) if path.exists() else {}
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"cannot read {path}: {error}; mend or remove it") from error
 
@@ -83,7 +83,7 @@ class Run:
         if not path.exists():
             return {**self.tally().summary(), "wall_s": None}
         try:
-            summary: dict[str, Any] = json.loads(path.read_bytes())
+            summary: dict[str, Any] = json.loads(read_file(path))
             if not is_summary(summary):
                 raise ValueError("it is not what a run came to")
         except (OSError, ValueError, RecursionError) as error:

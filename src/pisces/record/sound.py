@@ -9,14 +9,15 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-MAX_CLIENTS = 10_000_000  # as many as may join: counts have a row for each
+from pisces.types import MOST_CLIENTS
+
 _MOST = 1 << 63
 
 Check = Callable[[Any], bool]
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e300
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 def _is_count(value: Any) -> bool:
@@ -24,7 +25,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_client(value: Any) -> bool:
-    return type(value) is int and 0 <= value < MAX_CLIENTS
+    return type(value) is int and 0 <= value < MOST_CLIENTS  # counts have a row for each
 
 
 def _is_text(value: Any) -> bool:
@@ -97,7 +98,8 @@ def is_line(line: Any) -> bool:
         return True
     if kind == "evaluated":
         return _is_count(line.get("version")) and _metrics({**line, "kind": None})
-    return _fits(line, _NEEDED[kind], _KEYS)
+    about_anybody = kind in ("failed", "left")  # also of whom nobody knows
+    return _fits({**line, "client": 0} if about_anybody else line, _NEEDED[kind], _KEYS)
 
 
 def is_summary(summary: Any) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -202,7 +204,20 @@ def _lock(file: BinaryIO, path: Path) -> None:
 
 
 def _or_go_on(path: Path) -> str:
-    return f", or go on with its run: pisces resume {path}" if (path / EVENTS).exists() else ""
+    if not (path / EVENTS).exists():
+        return ""
+    with suppress(OSError):
+        if b"made_in" in read_file(path / CONFIG):
+            return ", or go on with its run: resume=True"
+    return f", or go on with its run: pisces resume {path}"
+
+
+def read_file(path: Path) -> bytes:
+    """All of a file, if it is one: from a pipe nothing might ever come."""
+    with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not an ordinary file")
+        return file.read()
 
 
 def _replace(path: Path, content: bytes) -> None:
