@@ -235,12 +235,19 @@ def test_cut_at_any_byte_it_ends_with_the_last_whole_record(tmp_path: Path) -> N
         whole = facts[: sum(end <= num for end in ends)]
         assert read(tmp_path) == whole
         journal = Journal(tmp_path, {})
-        journal.check(Place())
+        journal.end = journal.check(Place())
         journal.append({"after": num})
         journal.close()
         assert read(tmp_path) == [*whole, {"after": num}]
         for other in path.parent.glob("*"):
             other.unlink()
+
+
+def test_looking_a_journal_through_changes_nothing(tmp_path: Path) -> None:
+    _, _, ends = written(tmp_path)
+    journal = Journal(tmp_path, {})
+    assert journal.check(Place())[:2] == (1, ends[-1])
+    assert journal.end == Place()
 
 
 def test_zeros_that_a_power_failure_leaves_are_cut_off(tmp_path: Path) -> None:
@@ -275,7 +282,7 @@ def test_a_record_or_a_segment_that_is_gone_is_missed(tmp_path: Path) -> None:
     path.write_bytes(whole)
     for number in (3, 4):
         journal = Journal(tmp_path, {})
-        journal.check(Place())
+        journal.end = journal.check(Place())
         journal.append({"n": number})
         journal.close()
     assert len(read(tmp_path)) == 5

@@ -51,7 +51,7 @@ class Tape:
         """Play what was recorded behind there, all of which is looked through for damage first."""
         *place, self._num_asked = state
         self._place = Place(*place)
-        self.journal.check(self._place)
+        self.journal.end = self.journal.check(self._place)
         self._records = self.journal.records(self._place)
         self._step()
 

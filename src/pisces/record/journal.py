@@ -53,7 +53,7 @@ class Journal:
     def __init__(self, run: Path, made: Mapping[str, Any], how: Journaling | None = None) -> None:
         self.made = made
         self.how = how or Journaling()
-        self.end = Place()  # behind all that was read or written
+        self.end = Place()  # what is written next goes behind it
         self._folder = run / FOLDER
         refuse_links(self._folder, *map(self._path, self._numbers()))
         self._file: BinaryIO | None = None
@@ -83,22 +83,22 @@ class Journal:
 
     def records(self, begin: Place) -> Iterator[Record]:
         """All that was written behind a place, to the last whole record."""
-        self.end = begin
+        end = begin
         numbers = [number for number in self._numbers() if number >= begin.segment]
         for number in numbers:
             with closing(Segment(self._path(number), number)) as segment:
                 if number == begin.segment:
                     segment.go_to(begin)
-                elif segment.follows not in (None, self.end):
-                    raise RunError(self._gap(number))
+                elif segment.follows not in (None, end):
+                    raise RunError(self._gap(end, number))
                 for record in segment.records():
-                    self.end = record.end
+                    end = record.end
                     yield record
                 segment.refuse_rest(is_last=number == numbers[-1])
 
-    def _gap(self, number: int) -> str:
+    def _gap(self, end: Place, number: int) -> str:
         return (
-            f"between {self._path(self.end.segment)}, byte {self.end.num_bytes}, and "
+            f"between {self._path(end.segment)}, byte {end.num_bytes}, and "
             f"{self._path(number)} something is missing: put it back, or remove the folder "
             f"{self._folder} to go on from the last checkpoint without what came after it"
         )
