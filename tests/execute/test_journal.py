@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -440,6 +441,26 @@ def test_a_full_disk_ends_the_run_and_nothing_was_acknowledged_that_is_not_there
         assert run.clients.acknowledged <= on_disk
         assert run.serve() is not None
         assert_whole(run)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="who is who is told there")
+def test_a_disk_that_fails_when_a_run_is_taken_up_ends_it_in_a_line(
+    killed: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+
+    def fail(file: int) -> None:
+        if os.readlink(f"/proc/self/fd/{file}").endswith(".journal"):
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(RunError, match=r"cannot write .*000001\.journal: Input/output error"):
+            killed.serve()
+    assert killed.clients.taken_over == []  # nobody heard of it
+    assert killed.serve() is not None
+    assert_whole(killed)
 
 
 def test_segments_that_no_checkpoint_needs_are_removed(tmp_path: Path) -> None:

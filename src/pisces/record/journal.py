@@ -147,15 +147,22 @@ class Journal:
     def settle(self) -> None:
         """Cut off what a kill left behind the end; what is before it is on the disk from now on."""
         for number in self._numbers():
-            path = self._path(number)
-            if number > self.end.segment:  # nothing whole is in it
-                path.unlink()
-            elif number == self.end.segment:
-                with path.open("r+b") as file:
-                    if rest := path.stat().st_size - self.end.num_bytes:
-                        log.warning("%s: the last %d bytes, cut short, are cut off", path, rest)
-                        file.truncate(self.end.num_bytes)
-                    os.fsync(file.fileno())
+            try:
+                self._cut(number)
+            except OSError as error:
+                self._is_broken = True  # nobody knows what is there now
+                raise _refused(self._path(number), error) from error
+
+    def _cut(self, number: int) -> None:
+        path = self._path(number)
+        if number > self.end.segment:  # nothing whole is in it
+            path.unlink()
+        elif number == self.end.segment:
+            with path.open("r+b") as file:
+                if rest := path.stat().st_size - self.end.num_bytes:
+                    log.warning("%s: the last %d bytes, cut short, are cut off", path, rest)
+                    file.truncate(self.end.num_bytes)
+                os.fsync(file.fileno())
 
     def _refuse_if_broken(self) -> None:
         if self._is_broken:
