@@ -166,7 +166,7 @@ class Journaled(Executor):
 
     def _played(self, record: Record) -> list[Event]:
         self._is_taken_up = True
-        self._now = record.facts["now"]
+        self._now = max(self._now, record.facts["now"])
         events, content = [], memoryview(record.content)
         for facts in record.facts["events"]:
             flat = None

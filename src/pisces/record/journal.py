@@ -12,14 +12,14 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pisces.errors import ConfigError, RunError
-from pisces.record.segment import HEAD, Place, Record, Segment, framed
+from pisces.record.segment import HEAD, Place, Record, Segment, framed, made_up
 from pisces.record.writer import refuse_links, sync_folder
 
 log = logging.getLogger("pisces")
@@ -74,11 +74,21 @@ class Journal:
                 return segment.made
         return None
 
-    def check(self, begin: Place) -> Place:
-        """Where it ends, if everything behind `begin` is whole; changes nothing."""
+    def check(
+        self, begin: Place, accepts: Callable[[Record], None] = lambda _record: None
+    ) -> Place:
+        """Where it ends, if everything behind `begin` is whole; changes nothing.
+
+        `accepts` raises a ValueError that says what is wrong with a record.
+        """
         end = begin
         for record in self.records(begin):
             end = record.end
+            try:
+                accepts(record)
+            except ValueError as error:
+                path = self._path(end.segment)
+                raise RunError(made_up(path, record.at, str(error))) from error
         return end
 
     def records(self, begin: Place) -> Iterator[Record]:
