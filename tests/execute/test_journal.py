@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any, BinaryIO
 
 import pytest
 import torch
-from journals import CONCURRENCY, Federation, fates
+from journals import CONCURRENCY, Federation, Server, fates
 from runs import NUM_EXAMPLES, START, assert_lawful, digits, of_kind, outcome, reason, task
 
 from pisces.errors import ConfigError, RunError
@@ -174,15 +175,48 @@ def test_nothing_leaves_before_it_is_on_the_disk(tmp_path: Path) -> None:
     executor = Journaled(Watching([Joined(0.0, 0, NUM_EXAMPLES)]), Tape(journal), START)
     executor.wait(0.0)
     executor.submit(task(0, 0))
+    assert not executor.quiet  # which only looks
     assert seen == []
     assert not journal._is_synced
-    executor.wait(1.0)
+    executor.send()
     assert seen == [("acknowledge", True), ("submit", True)]
     executor.wait(2.0)
+    executor.send()
     assert len(seen) == 2  # nothing was heard, nothing is to be said
     executor.submit(task(1, 0))
-    executor.wait(3.0)
+    executor.wait(3.0)  # at the latest
     assert seen[2:] == [("submit", True)]
+
+
+@pytest.mark.parametrize(("protocol", "tick_s"), [("fedbuff", 0.0), ("port", 0.0), ("pisces", 2.0)])
+def test_the_loop_sends_what_is_on_the_disk_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, tick_s: float
+) -> None:
+    run = Federation(tmp_path / "run", protocol, tick_s=tick_s)
+    seen: list[str] = []
+
+    def watch(name: str) -> None:
+        method = getattr(Server, name)
+
+        def watched(server: Server, *args: Any) -> Any:
+            assert name == "wait" or run.journal._is_synced
+            seen.append(name)
+            return method(server, *args)
+
+        monkeypatch.setattr(Server, name, watched)
+
+    for name in ("submit", "pull", "acknowledge", "send", "wait"):
+        watch(name)
+    run.serve()
+    while seen[-1] != "wait":  # what the end calls off, nobody waits for
+        seen.pop()
+    turns = " ".join(seen).split("wait")[:-1]
+    assert turns[0] == ""
+    # All at once and once a turn: what is safe, then what is asked for, and then it is said.
+    said = re.compile(r" (acknowledge )?((submit|pull) )*send ")
+    assert [turn for turn in turns[1:] if not said.fullmatch(turn)] == []
+    assert seen.count("submit") > 5
+    assert seen.count("pull") > 0 or protocol != "port"
 
 
 def test_a_checkpoint_never_knows_more_than_the_journal(
