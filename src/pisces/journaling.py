@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pisces.clients.checks import Limits
 from pisces.errors import ConfigError
 from pisces.evaluate import Evaluator
 from pisces.execute.base import Executor
@@ -34,10 +35,14 @@ def tape_for(
 
 
 def journaled(
-    executor: Executor, evaluator: Evaluator, tape: Tape, like: Weights
+    executor: Executor,
+    evaluator: Evaluator,
+    tape: Tape,
+    like: Weights,
+    limits: Limits | None = None,
 ) -> tuple[Executor, Evaluator]:
-    """Both, as a run with a journal has them; `like` are weights of the run."""
-    return Journaled(executor, tape, like), Remembered(evaluator, tape, like)
+    """Both, as a run with a journal has them; `like` are weights of the run, `limits` its own."""
+    return Journaled(executor, tape, like, limits), Remembered(evaluator, tape, like)
 
 
 class Remembered(Evaluator):

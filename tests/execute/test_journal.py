@@ -18,6 +18,7 @@ import torch
 from journals import CONCURRENCY, Federation, Server, fates
 from runs import NUM_EXAMPLES, START, assert_lawful, digits, of_kind, outcome, reason, task
 
+from pisces.clients.checks import Limits
 from pisces.errors import ConfigError, RunError
 from pisces.evaluate import Background, Inline
 from pisces.execute.base import Capabilities, Handover
@@ -617,6 +618,24 @@ def test_who_is_there_what_runs_and_what_was_pulled_is_handed_over(tmp_path: Pat
     assert inner.left.now == 1.0
     assert inner.pulled == [2]
     assert [t.id for t in inner.submitted] == [2, 4, 5]  # not once more by itself
+
+
+def test_only_who_was_let_in_is_handed_over(tmp_path: Path) -> None:
+    odd: list[Any] = ["1", 1.0, True, None, -1, 10**7, 10**40, float("nan")]
+    script = [Joined(0.0, client, NUM_EXAMPLES) for client in (2, *odd)]
+    script += [Joined(0.0, 3, 0), Joined(0.0, 4, NUM_EXAMPLES), Joined(0.0, 2, -1)]
+    inner, tape = Noting(script), Tape(Journal(tmp_path, {}))
+    first = Journaled(inner, tape, START, Limits(max_clients=4))
+    first.wait(0.0)
+    assert first.state().arrays["present"].tolist() == [2]  # whoever was there stays there
+    first.close()
+    tape = Tape(Journal(tmp_path, {}))
+    tape.go_to()
+    again = Journaled(inner, tape, START, Limits(max_clients=4))
+    again.wait(0.0)
+    again.send()
+    assert inner.left is not None
+    assert inner.left.present == (2,)
 
 
 def test_who_says_nothing_is_quiet_again_at_the_same_point(tmp_path: Path) -> None:

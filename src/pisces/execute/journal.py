@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pisces.clients.checks import Limits, wrong_client, wrong_size
 from pisces.errors import RunError
 from pisces.execute.base import Capabilities, Executor, Handover
 from pisces.execute.facts import bytes_of, event_of, facts_of, read, tensor_of
@@ -30,11 +31,15 @@ class Journaled(Executor):
     """Writes down what another executor is told and tells, and plays it again after a kill.
 
     `like` are weights of the run: what is read back has their layout and lies where they do. Time
-    stands still between two waits, so that the loop sees the same when it is played again.
+    stands still between two waits, so that the loop sees the same when it is played again. `limits`
+    are the client manager's.
     """
 
-    def __init__(self, executor: Executor, tape: Tape, like: Weights) -> None:
+    def __init__(
+        self, executor: Executor, tape: Tape, like: Weights, limits: Limits | None = None
+    ) -> None:
         self._inner, self._tape, self._like = executor, tape, like
+        self._limits = limits or Limits()
         self._now = 0.0
         self._running: dict[int, tuple[Task, float]] = {}
         self._pulled: dict[int, None] = {}
@@ -188,7 +193,8 @@ class Journaled(Executor):
         """Who is there and what runs, as the client manager sees it."""
         match event:
             case Joined():
-                self._present.add(event.client)
+                if self._is_taken_in(event):
+                    self._present.add(event.client)
             case Left():
                 self._present.discard(event.client)
                 for task, _ in list(self._running.values()):
@@ -199,6 +205,12 @@ class Journaled(Executor):
                     assert task_id is not None
                     if self._running[task_id][0].client == event.client:
                         self._end(task_id)
+
+    def _is_taken_in(self, event: Joined) -> bool:
+        """Whoever is refused was never there."""
+        if type(event.client) is not int or wrong_client(event.client, self._limits):
+            return False
+        return wrong_size(event.num_examples, self._limits) is None
 
     def _end(self, task_id: int) -> None:
         self._running.pop(task_id, None)
