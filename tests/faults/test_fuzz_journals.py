@@ -154,6 +154,15 @@ def test_what_a_turn_must_say_is_missed(killed: Federation, key: str) -> None:
     wrong(killed, number, {k: v for k, v in facts.items() if k != key})
 
 
+@pytest.mark.parametrize("made", [{"seed": "y" * 3000}, {"y" * 3000: 1}, {"seed": {"x": []}}, {}])
+def test_a_journal_of_another_run_says_so_in_a_line(killed: Federation, made: Any) -> None:
+    run = copy_of(killed)
+    (path,) = run.segments
+    ((facts, _), *rest) = records_of(path)
+    write(path, [({**facts, "made": made}, b""), *rest])
+    assert "it is of another run" in str(go_on(run))
+
+
 def test_results_of_what_was_not_looked_at_are_refused(killed: Federation) -> None:
     records = records_of(killed.segments[0])
     number = next(n for n, (facts, _) in enumerate(records) if facts.get("kind") == "evaluated")
