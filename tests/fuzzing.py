@@ -119,17 +119,21 @@ def changed_tree(draw: st.DrawFn, tree: Any, num: int = 2) -> Any:
 def _changed(draw: st.DrawFn, tree: Any) -> Any:
     """One place of it: removed, odd, or odd further down."""
     if not isinstance(tree, dict | list) or not tree or draw(st.integers(0, 9)) == 0:
-        return draw(st.sampled_from(ODD))
+        return _odd(draw)
     keys = sorted(tree) if isinstance(tree, dict) else range(len(tree))
     key = draw(st.sampled_from(keys))
     match draw(st.integers(0, 9)):
         case 0:
             del tree[key]
         case 1 if isinstance(tree, dict):
-            tree[draw(st.sampled_from(["x", "", "kind", "at", "a.b"]))] = draw(st.sampled_from(ODD))
+            tree[draw(st.sampled_from(["x", "", "kind", "at", "a.b"]))] = _odd(draw)
         case _:
             tree[key] = _changed(draw, tree[key])
     return tree
+
+
+def _odd(draw: st.DrawFn) -> Any:
+    return copy.deepcopy(draw(st.sampled_from(ODD)))  # it may be changed in turn
 
 
 @st.composite

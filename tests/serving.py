@@ -20,17 +20,15 @@ from typing import Any
 
 import torch
 from runs import NUM_EXAMPLES, START, outcome, policies
+from torch import nn
 
-from pisces.clients.manager import ClientManager
-from pisces.coordinator import Coordinator
-from pisces.evaluate import Background, Schedule
+from pisces.data.federated import FederatedData
 from pisces.execute.base import Capabilities, Executor, Handover
-from pisces.execute.tape import Tape
-from pisces.journaling import journaled
-from pisces.keeping import Kept, open_folder
+from pisces.execute.latency import PerClient
+from pisces.parts import Simulation
 from pisces.record.checkpoint import Checkpoints
-from pisces.record.journal import Journal
 from pisces.seeds import derive, generator
+from pisces.simulation import run
 from pisces.stop import Stop
 from pisces.types import Arrived, Event, Joined, Left, Plan, Report, Task, Weights
 
@@ -196,40 +194,46 @@ class SocketExecutor(Executor):
                 send(self._lines[client], facts, flat)
 
 
-def measure(weights: Weights) -> dict[str, float]:
-    time.sleep(0.002)
-    return {"accuracy": float(weights.flat[0])}
+class Four(nn.Module):
+    """A model of four numbers, those that `START` has; the clients of this file train it."""
+
+    b: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(START.flat[:3].clone())
+        self.register_buffer("b", START.flat[3:].clone())
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs * self.w + self.b
+
+
+def federation(num_versions: int) -> Simulation:
+    """The run; of its data only the test set is ever looked at."""
+    inputs, targets = torch.eye(3).repeat(4, 1)[:NUM_EXAMPLES], torch.arange(NUM_EXAMPLES) % 3
+    return Simulation(
+        policies=policies("fedbuff", CONCURRENCY, buffer_size=3),
+        model=Four(),
+        data=FederatedData.from_clients([(inputs, targets)] * NUM_CLIENTS, (inputs, targets)),
+        latency=PerClient([1.0] * NUM_CLIENTS),
+        stop=Stop(versions=num_versions),
+        seed=SEED,
+        deadline_s=60.0,
+        device="cpu",
+    )
 
 
 def serve(folder: Path, address: str, num_versions: int) -> None:
     """Begin the run in a folder, or go on with it."""
-    torch.set_num_threads(1)
     Path(address).unlink(missing_ok=True)
-    made = {"seed": SEED}
-    run = open_folder(folder / "run", "", resume=(folder / "run" / "events.jsonl").exists())
-    assert run is not None
-    run.write_behind()  # as every run in real time does
-    tape, server = Tape(Journal(run.path, made)), SocketExecutor(address)
-    executor, evaluator = journaled(server, Background(measure), tape, START)
-    coordinator = Coordinator(
-        policies=policies("fedbuff", CONCURRENCY, buffer_size=3),
-        executor=executor,
-        manager=ClientManager(START.layout),
-        evaluator=evaluator,
-        recorder=run,
-        weights=START,
-        plans=lambda _version: Plan(),
-        stop=Stop(versions=num_versions),
-        schedule=Schedule(every_versions=1),
-        seed=SEED,
-        deadline_s=60.0,
+    run(
+        federation(num_versions),
+        protocol="fedbuff",
+        out=folder / "run",
+        checkpoints=Checkpoints(0.3),
+        resume=(folder / "run").exists(),
+        executor=SocketExecutor(address),
     )
-    kept = Kept(run, coordinator, made, time.monotonic, tape)
-    list(kept.take_up("", START.flat.device))
-    weights = coordinator.run(kept.rest(Checkpoints(0.3)))
-    coordinator.close()
-    run.finish({}, {"flat": weights.flat}, 0.0)
-    run.close()
 
 
 # --- the clients ----------------------------------------------------------------------------------

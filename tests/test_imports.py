@@ -30,8 +30,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "judge": {"policy", "recent"},
     "recent": set(),
     "clients": {"policy", "saving"},
-    # How many steps a plan has; where a journal is written.
-    "execute": {"saving", "train.base", "train.shuffle", "record.journal", "record.segment"},
+    # How many steps a plan has; where a journal is written, and who of it was let in.
+    "execute": {
+        *("saving", "train.base", "train.shuffle", "record.journal", "record.segment"),
+        "clients.checks",
+    },
     "train": {"data", "models"},
     "data": set(),
     "models": set(),
@@ -70,7 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("sense", "train", "clients.checks", "models.flat"),
     },
     "build": {"*"},
-    "journaling": {"evaluate", "execute", "record.journal"},
+    "journaling": {"clients.checks", "evaluate", "execute", "record.journal"},
     "keeping": {"coordinator", "execute.tape", "machine", "models.flat", "parts", "record"},
     "resuming": {"build", "config", "keeping", "record", "simulation"},
     "simulation": {"*"},

@@ -145,7 +145,7 @@ def wire(
     )
     evaluator = _evaluator(executor, test_set)
     if tape is not None:
-        executor, evaluator = journaled(executor, evaluator, tape, weights)
+        executor, evaluator = journaled(executor, evaluator, tape, weights, s.limits)
     return Coordinator(
         policies=s.policies,
         executor=executor,

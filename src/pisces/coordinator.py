@@ -139,12 +139,14 @@ class Coordinator:
             self._release()
         self._undone = None
         self._select()
+        self._executor.send()
         if self._at_dead_end():
             self._mend_dead_end()
 
     def _only_evaluate(self) -> None:
         """A turn in which nobody is asked anything: how often one evaluates changes no decision."""
         self._evaluate_if_due()
+        self._executor.send()  # that what was heard is safe
         if self._tick_s:
             self.reason = self._reason_of_time()
             return

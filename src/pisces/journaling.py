@@ -6,10 +6,11 @@ are written down with the moment they were looked at, too, and are not computed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pisces.clients.checks import Limits
 from pisces.errors import ConfigError
 from pisces.evaluate import Evaluator
 from pisces.execute.base import Executor
@@ -34,10 +35,14 @@ def tape_for(
 
 
 def journaled(
-    executor: Executor, evaluator: Evaluator, tape: Tape, like: Weights
+    executor: Executor,
+    evaluator: Evaluator,
+    tape: Tape,
+    like: Weights,
+    limits: Limits | None = None,
 ) -> tuple[Executor, Evaluator]:
-    """Both, as a run with a journal has them; `like` are weights of the run."""
-    return Journaled(executor, tape, like), Remembered(evaluator, tape, like)
+    """Both, as a run with a journal has them; `like` are weights of the run, `limits` its own."""
+    return Journaled(executor, tape, like, limits), Remembered(evaluator, tape, like)
 
 
 class Remembered(Evaluator):
@@ -63,9 +68,7 @@ class Remembered(Evaluator):
         """Results there now, or there at this point before."""
         if self._tape.plays:
             record = self._tape.answered("evaluated")
-            done = [] if record is None else [Evaluated(*e) for e in record.facts["results"]]
-            del self._pending[: len(done)]
-            return done
+            return [] if record is None else self._told(record.facts["results"])
         self._begin()
         done = self._inner.finished()
         if not done:
@@ -74,6 +77,13 @@ class Remembered(Evaluator):
         results = [_values(evaluated) for evaluated in done]
         self._tape.tell("evaluated", {"results": results})
         return self._forget([Evaluated(*values) for values in results])
+
+    def _told(self, results: Sequence[Sequence[Any]]) -> list[Evaluated]:
+        then = [[at, version] for at, version, _ in results]
+        now = [[at, version] for at, version, _ in self._pending[: len(then)]]
+        self._tape.hold("evaluated: what was looked at", then, now)
+        del self._pending[: len(then)]
+        return [Evaluated(*result) for result in results]
 
     def drain(self) -> list[Evaluated]:
         """Wait for all results; the run is over."""

@@ -169,7 +169,8 @@ class Kept:
         if found.saved is None:
             self._begin_anew(found.refused)
             if self._tape is not None:
-                self._check_made(self._tape.journal.made_then() or self._made)
+                made = self._tape.journal.made_then()
+                self._check_made(self._made if made is None else made)
                 self._tape.go_to()
             return self._folder.go_on_from(Position(), config_text)
         for why in found.refused:
@@ -179,7 +180,8 @@ class Kept:
 
     def _check_made(self, made: Mapping[str, Any]) -> None:
         for key, then, now in differences(made, self._made):
-            raise RunError(f"it is of another run: {key} was {then!r}, and is {now!r}")
+            was = repr(then)[:200]  # whatever somebody wrote there
+            raise RunError(f"it is of another run: {key[:200]} was {was}, and is {now!r}")
 
     def _check(self, saved: Saved) -> None:
         self._check_made(saved.made)

@@ -134,11 +134,25 @@ def test_quiet_means_that_nothing_will_come(name: str) -> None:
     executor.wait(0.0)
     assert executor.quiet
     executor.submit(task(0, 0))
+    assert not executor.quiet  # neither before it is sent
+    executor.send()
     assert not executor.quiet
     executor.wait(math.inf)
     assert executor.quiet
     assert executor.wait(math.inf) == []
     assert executor.now == 1.0  # nothing happened, so no time passed
+
+
+@every_executor
+def test_what_was_said_goes_out_once_however_often_that_is_said(name: str) -> None:
+    executor = opened(name)
+    executor.send()
+    executor.submit(task(0, 0))
+    executor.send()
+    executor.send()
+    assert arrivals(executor.wait(math.inf)) == [(1.0, 0)]
+    executor.send()
+    assert executor.quiet
 
 
 @every_executor
@@ -168,6 +182,7 @@ def test_a_cancelled_task_gives_no_event_and_frees_its_client(name: str) -> None
         pytest.skip("it cannot call tasks off")
     executor.submit(task(0, 0))
     executor.cancel(0)
+    executor.send()
     assert executor.quiet
     executor.submit(task(1, 0))
     assert arrivals(executor.wait(math.inf)) == [(1.0, 1)]
@@ -181,6 +196,7 @@ def test_what_ended_can_be_cancelled_in_vain(name: str) -> None:
     executor.submit(task(0, 0))
     executor.wait(math.inf)
     executor.cancel(0)
+    executor.send()
     assert executor.quiet
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,9 +15,10 @@ from typing import Any, BinaryIO
 
 import pytest
 import torch
-from journals import CONCURRENCY, Federation, fates
+from journals import CONCURRENCY, Federation, Server, fates
 from runs import NUM_EXAMPLES, START, assert_lawful, digits, of_kind, outcome, reason, task
 
+from pisces.clients.checks import Limits
 from pisces.errors import ConfigError, RunError
 from pisces.evaluate import Background, Inline
 from pisces.execute.base import Capabilities, Handover
@@ -173,15 +176,48 @@ def test_nothing_leaves_before_it_is_on_the_disk(tmp_path: Path) -> None:
     executor = Journaled(Watching([Joined(0.0, 0, NUM_EXAMPLES)]), Tape(journal), START)
     executor.wait(0.0)
     executor.submit(task(0, 0))
+    assert not executor.quiet  # which only looks
     assert seen == []
     assert not journal._is_synced
-    executor.wait(1.0)
+    executor.send()
     assert seen == [("acknowledge", True), ("submit", True)]
     executor.wait(2.0)
+    executor.send()
     assert len(seen) == 2  # nothing was heard, nothing is to be said
     executor.submit(task(1, 0))
-    executor.wait(3.0)
+    executor.wait(3.0)  # at the latest
     assert seen[2:] == [("submit", True)]
+
+
+@pytest.mark.parametrize(("protocol", "tick_s"), [("fedbuff", 0.0), ("port", 0.0), ("pisces", 2.0)])
+def test_the_loop_sends_what_is_on_the_disk_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, tick_s: float
+) -> None:
+    run = Federation(tmp_path / "run", protocol, tick_s=tick_s)
+    seen: list[str] = []
+
+    def watch(name: str) -> None:
+        method = getattr(Server, name)
+
+        def watched(server: Server, *args: Any) -> Any:
+            assert name == "wait" or run.journal._is_synced
+            seen.append(name)
+            return method(server, *args)
+
+        monkeypatch.setattr(Server, name, watched)
+
+    for name in ("submit", "pull", "acknowledge", "send", "wait"):
+        watch(name)
+    run.serve()
+    while seen[-1] != "wait":  # what the end calls off, nobody waits for
+        seen.pop()
+    turns = " ".join(seen).split("wait")[:-1]
+    assert turns[0] == ""
+    # All at once and once a turn: what is safe, then what is asked for, and then it is said.
+    said = re.compile(r" (acknowledge )?((submit|pull) )*send ")
+    assert [turn for turn in turns[1:] if not said.fullmatch(turn)] == []
+    assert seen.count("submit") > 5
+    assert seen.count("pull") > 0 or protocol != "port"
 
 
 def test_a_checkpoint_never_knows_more_than_the_journal(
@@ -235,12 +271,19 @@ def test_cut_at_any_byte_it_ends_with_the_last_whole_record(tmp_path: Path) -> N
         whole = facts[: sum(end <= num for end in ends)]
         assert read(tmp_path) == whole
         journal = Journal(tmp_path, {})
-        journal.check(Place())
+        journal.end = journal.check(Place())
         journal.append({"after": num})
         journal.close()
         assert read(tmp_path) == [*whole, {"after": num}]
         for other in path.parent.glob("*"):
             other.unlink()
+
+
+def test_looking_a_journal_through_changes_nothing(tmp_path: Path) -> None:
+    _, _, ends = written(tmp_path)
+    journal = Journal(tmp_path, {})
+    assert journal.check(Place())[:2] == (1, ends[-1])
+    assert journal.end == Place()
 
 
 def test_zeros_that_a_power_failure_leaves_are_cut_off(tmp_path: Path) -> None:
@@ -275,7 +318,7 @@ def test_a_record_or_a_segment_that_is_gone_is_missed(tmp_path: Path) -> None:
     path.write_bytes(whole)
     for number in (3, 4):
         journal = Journal(tmp_path, {})
-        journal.check(Place())
+        journal.end = journal.check(Place())
         journal.append({"n": number})
         journal.close()
     assert len(read(tmp_path)) == 5
@@ -435,6 +478,26 @@ def test_a_full_disk_ends_the_run_and_nothing_was_acknowledged_that_is_not_there
         assert_whole(run)
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="who is who is told there")
+def test_a_disk_that_fails_when_a_run_is_taken_up_ends_it_in_a_line(
+    killed: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+
+    def fail(file: int) -> None:
+        if os.readlink(f"/proc/self/fd/{file}").endswith(".journal"):
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(RunError, match=r"cannot write .*000001\.journal: Input/output error"):
+            killed.serve()
+    assert killed.clients.taken_over == []  # nobody heard of it
+    assert killed.serve() is not None
+    assert_whole(killed)
+
+
 def test_segments_that_no_checkpoint_needs_are_removed(tmp_path: Path) -> None:
     how = Checkpoints(1.0, keep=2)
     run = Federation(tmp_path / "run", stop=Stop(versions=20), checkpoints=how)
@@ -555,6 +618,24 @@ def test_who_is_there_what_runs_and_what_was_pulled_is_handed_over(tmp_path: Pat
     assert inner.left.now == 1.0
     assert inner.pulled == [2]
     assert [t.id for t in inner.submitted] == [2, 4, 5]  # not once more by itself
+
+
+def test_only_who_was_let_in_is_handed_over(tmp_path: Path) -> None:
+    odd: list[Any] = ["1", 1.0, True, None, -1, 10**7, 10**40, float("nan")]
+    script = [Joined(0.0, client, NUM_EXAMPLES) for client in (2, *odd)]
+    script += [Joined(0.0, 3, 0), Joined(0.0, 4, NUM_EXAMPLES), Joined(0.0, 2, -1)]
+    inner, tape = Noting(script), Tape(Journal(tmp_path, {}))
+    first = Journaled(inner, tape, START, Limits(max_clients=4))
+    first.wait(0.0)
+    assert first.state().arrays["present"].tolist() == [2]  # whoever was there stays there
+    first.close()
+    tape = Tape(Journal(tmp_path, {}))
+    tape.go_to()
+    again = Journaled(inner, tape, START, Limits(max_clients=4))
+    again.wait(0.0)
+    again.send()
+    assert inner.left is not None
+    assert inner.left.present == (2,)
 
 
 def test_who_says_nothing_is_quiet_again_at_the_same_point(tmp_path: Path) -> None:

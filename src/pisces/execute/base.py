@@ -44,7 +44,10 @@ class Executor(Stateful, Protocol):
 
     @property
     def quiet(self) -> bool:
-        """Nothing is due and nobody is to come: waiting would bring no event, ever."""
+        """Nothing is due and nobody is to come: waiting would bring no event, ever.
+
+        It only looks; asked when all that was said is sent.
+        """
         ...
 
     def submit(self, task: Task) -> None:
@@ -64,6 +67,13 @@ class Executor(Stateful, Protocol):
 
         Its `Arrived` comes with the next `wait`, at this instant. Nothing happens where less than
         one step is done, or where nobody can be asked: it ended, or its client fell silent.
+        """
+        return
+
+    def send(self) -> None:
+        """All that was said this turn may go out now; it must, at the latest, with the next `wait`.
+
+        Called once a turn, when everything is decided, before `quiet` is asked.
         """
         return
 

@@ -20,7 +20,16 @@ KINDS: Mapping[str, type[Event]] = {
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
 _OWN = ("weights", "report")  # are written in their own way
-_LARGEST = 1 << 63
+LARGEST = 1 << 63
+# Of weights that can be written as they lie in memory.
+DTYPES: Mapping[str, torch.dtype] = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+        *(torch.complex128, torch.complex64),
+    )
+}
 
 
 def facts_of(event: Event, flat: torch.Tensor | None) -> dict[str, Any]:
@@ -37,7 +46,7 @@ def facts_of(event: Event, flat: torch.Tensor | None) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """The value if it is JSON's own; in place of any other a text, which no check lets pass."""
     if isinstance(value, int):
-        return value if -_LARGEST <= value < _LARGEST else "an integer beyond 64 bits"
+        return value if -LARGEST <= value < LARGEST else "an integer beyond 64 bits"
     if value is None or isinstance(value, float | str):
         return value
     return shortened(value)
@@ -55,7 +64,7 @@ def event_of(facts: Mapping[str, Any], flat: torch.Tensor | None, layout: Layout
 def tensor_of(flat: Any) -> torch.Tensor:
     """A client's weights; an empty tensor, which no check lets pass, if they are none."""
     plain = isinstance(flat, torch.Tensor) and flat.layout is torch.strided
-    return flat.detach() if plain and not flat.is_quantized else torch.empty(0)
+    return flat.detach() if plain and flat.dtype in DTYPES.values() else torch.empty(0)
 
 
 def bytes_of(flat: torch.Tensor) -> memoryview:
@@ -69,7 +78,7 @@ def bytes_of(flat: torch.Tensor) -> memoryview:
 
 def read(facts: Mapping[str, Any], content: memoryview) -> tuple[torch.Tensor, memoryview]:
     """A tensor, and what comes behind it."""
-    flat = torch.empty(facts["shape"], dtype=getattr(torch, facts["dtype"]))
+    flat = torch.empty(facts["shape"], dtype=DTYPES[facts["dtype"]])
     num = flat.nbytes
     if num:
         flat.reshape(-1).view(torch.uint8).numpy()[:] = np.frombuffer(content[:num], np.uint8)

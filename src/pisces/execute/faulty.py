@@ -116,6 +116,10 @@ class FaultyExecutor(Executor):
         """Ask for what there is; whoever is silent does not hear of it."""
         self._inner.pull(task_id)
 
+    def send(self) -> None:
+        """Hand it on."""
+        self._inner.send()
+
     def acknowledge(self) -> None:
         """Hand it on: what is lost or held back here had arrived."""
         self._inner.acknowledge()

@@ -1,7 +1,7 @@
 """An executor around one in real time that keeps a journal, from which a killed run goes on.
 
 Nothing leaves the house before all that it follows from is on the disk: tasks are sent, and clients
-told that their updates are safe, when the loop has nothing more to say before it waits again. So
+told that their updates are safe, when the loop has said all it has to say this turn (`send`). So
 there is one flush to the disk per turn, however many tasks and updates (docs/decisions/016).
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pisces.clients.checks import Limits, wrong_client, wrong_size
 from pisces.errors import RunError
 from pisces.execute.base import Capabilities, Executor, Handover
 from pisces.execute.facts import bytes_of, event_of, facts_of, read, tensor_of
@@ -30,11 +31,15 @@ class Journaled(Executor):
     """Writes down what another executor is told and tells, and plays it again after a kill.
 
     `like` are weights of the run: what is read back has their layout and lies where they do. Time
-    stands still between two waits, so that the loop sees the same when it is played again.
+    stands still between two waits, so that the loop sees the same when it is played again. `limits`
+    are the client manager's.
     """
 
-    def __init__(self, executor: Executor, tape: Tape, like: Weights) -> None:
+    def __init__(
+        self, executor: Executor, tape: Tape, like: Weights, limits: Limits | None = None
+    ) -> None:
         self._inner, self._tape, self._like = executor, tape, like
+        self._limits = limits or Limits()
         self._now = 0.0
         self._running: dict[int, tuple[Task, float]] = {}
         self._pulled: dict[int, None] = {}
@@ -57,11 +62,13 @@ class Journaled(Executor):
 
     @property
     def quiet(self) -> bool:
-        """As the executor inside says, or said here."""
+        """As the executor inside says, or said here; written down, since the loop acts upon it.
+
+        While something is kept back, or nobody took over yet, something is still to come.
+        """
         if self._tape.plays:
             return self._tape.answered("quiet") is not None
-        self._pass_on()
-        if not self._inner.quiet:
+        if self._outbox or self._is_taken_up or not self._inner.quiet:
             self._tape.answered("quiet")
             return False
         self._tape.tell("quiet", {})
@@ -73,21 +80,27 @@ class Journaled(Executor):
         return self._listens and self._inner.interruptible
 
     def submit(self, task: Task) -> None:
-        """Write the task down; it is sent when the loop waits."""
+        """Write the task down; it goes out with `send`."""
         facts = {**save_task(task, State()), "weights": self._checksum_of(task.weights.flat)}
         self._say("submit", facts, partial(self._inner.submit, task))
         self._running[task.id] = (task, self._now)
 
     def cancel(self, task_id: int) -> None:
-        """Write it down; it is passed on when the loop waits."""
+        """Write it down; it goes out with `send`."""
         self._say("cancel", {"task": task_id}, partial(self._inner.cancel, task_id))
         self._end(task_id)
 
     def pull(self, task_id: int) -> None:
-        """Write it down; it is passed on when the loop waits."""
+        """Write it down; it goes out with `send`."""
         self._say("pull", {"task": task_id}, partial(self._inner.pull, task_id))
         if task_id in self._running:
             self._pulled[task_id] = None
+
+    def send(self) -> None:
+        """See to it that all that was heard and said is on the disk, and let it go out."""
+        if not self._tape.plays:
+            self._pass_on()
+            self._inner.send()
 
     def wait(self, until: float) -> list[Event]:
         """What happens next, or what happened next when it is played again."""
@@ -98,7 +111,7 @@ class Journaled(Executor):
         return events
 
     def acknowledge(self) -> None:
-        """Not yet: when it is on the disk, the executor inside is told."""
+        """Not yet: when it is on the disk, with `send`, the executor inside is told."""
 
     def close(self) -> None:
         """Acknowledge what is safe, and close the executor inside."""
@@ -148,9 +161,9 @@ class Journaled(Executor):
     # --- hearing ----------------------------------------------------------------------------------
 
     def _heard(self, until: float) -> list[Event]:
+        self._pass_on()  # in case nobody said `send`
         self._listens = True
         try:
-            self._pass_on()
             events = self._inner.wait(until)
         finally:
             self._listens = False
@@ -166,7 +179,7 @@ class Journaled(Executor):
 
     def _played(self, record: Record) -> list[Event]:
         self._is_taken_up = True
-        self._now = record.facts["now"]
+        self._now = max(self._now, record.facts["now"])
         events, content = [], memoryview(record.content)
         for facts in record.facts["events"]:
             flat = None
@@ -180,7 +193,8 @@ class Journaled(Executor):
         """Who is there and what runs, as the client manager sees it."""
         match event:
             case Joined():
-                self._present.add(event.client)
+                if self._is_taken_in(event):
+                    self._present.add(event.client)
             case Left():
                 self._present.discard(event.client)
                 for task, _ in list(self._running.values()):
@@ -191,6 +205,12 @@ class Journaled(Executor):
                     assert task_id is not None
                     if self._running[task_id][0].client == event.client:
                         self._end(task_id)
+
+    def _is_taken_in(self, event: Joined) -> bool:
+        """Whoever is refused was never there."""
+        if type(event.client) is not int or wrong_client(event.client, self._limits):
+            return False
+        return wrong_size(event.num_examples, self._limits) is None
 
     def _end(self, task_id: int) -> None:
         self._running.pop(task_id, None)

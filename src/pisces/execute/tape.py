@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pisces.errors import RunError
+from pisces.execute.sound import check
 from pisces.record.journal import Journal
 from pisces.record.segment import Place, Record
 
@@ -51,7 +52,7 @@ class Tape:
         """Play what was recorded behind there, all of which is looked through for damage first."""
         *place, self._num_asked = state
         self._place = Place(*place)
-        self.journal.check(self._place)
+        self.journal.end = self.journal.check(self._place, check)
         self._records = self.journal.records(self._place)
         self._step()
 
@@ -83,9 +84,14 @@ class Tape:
             return True
         then = self._taken(kind).facts
         for key, now in facts.items():
-            if then.get(key) != now:
-                raise RunError(_otherwise(f"{kind}: {key} was {then.get(key)!r}, and is {now!r}"))
+            self.hold(f"{kind}: {key}", then.get(key), now)
         return False
+
+    def hold(self, name: str, then: Any, now: Any) -> None:
+        """Refuse to go on where something is not as it was."""
+        if then != now:
+            was = repr(then)[:200]  # whatever it is
+            raise RunError(_otherwise(f"{name} was {was}, and is {now!r}"))
 
     def _is_answer(self, record: Record, kind: str) -> bool:
         facts = record.facts

@@ -12,14 +12,14 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pisces.errors import ConfigError, RunError
-from pisces.record.segment import HEAD, Place, Record, Segment, framed
+from pisces.record.segment import HEAD, Place, Record, Segment, framed, made_up
 from pisces.record.writer import refuse_links, sync_folder
 
 log = logging.getLogger("pisces")
@@ -53,7 +53,7 @@ class Journal:
     def __init__(self, run: Path, made: Mapping[str, Any], how: Journaling | None = None) -> None:
         self.made = made
         self.how = how or Journaling()
-        self.end = Place()  # behind all that was read or written
+        self.end = Place()  # what is written next goes behind it
         self._folder = run / FOLDER
         refuse_links(self._folder, *map(self._path, self._numbers()))
         self._file: BinaryIO | None = None
@@ -74,31 +74,41 @@ class Journal:
                 return segment.made
         return None
 
-    def check(self, begin: Place) -> Place:
-        """Where it ends, if everything behind `begin` is whole; changes nothing."""
+    def check(
+        self, begin: Place, accepts: Callable[[Record], None] = lambda _record: None
+    ) -> Place:
+        """Where it ends, if everything behind `begin` is whole; changes nothing.
+
+        `accepts` raises a ValueError that says what is wrong with a record.
+        """
         end = begin
         for record in self.records(begin):
             end = record.end
+            try:
+                accepts(record)
+            except ValueError as error:
+                path = self._path(end.segment)
+                raise RunError(made_up(path, record.at, str(error))) from error
         return end
 
     def records(self, begin: Place) -> Iterator[Record]:
         """All that was written behind a place, to the last whole record."""
-        self.end = begin
+        end = begin
         numbers = [number for number in self._numbers() if number >= begin.segment]
         for number in numbers:
             with closing(Segment(self._path(number), number)) as segment:
                 if number == begin.segment:
                     segment.go_to(begin)
-                elif segment.follows not in (None, self.end):
-                    raise RunError(self._gap(number))
+                elif segment.follows not in (None, end):
+                    raise RunError(self._gap(end, number))
                 for record in segment.records():
-                    self.end = record.end
+                    end = record.end
                     yield record
                 segment.refuse_rest(is_last=number == numbers[-1])
 
-    def _gap(self, number: int) -> str:
+    def _gap(self, end: Place, number: int) -> str:
         return (
-            f"between {self._path(self.end.segment)}, byte {self.end.num_bytes}, and "
+            f"between {self._path(end.segment)}, byte {end.num_bytes}, and "
             f"{self._path(number)} something is missing: put it back, or remove the folder "
             f"{self._folder} to go on from the last checkpoint without what came after it"
         )
@@ -147,15 +157,22 @@ class Journal:
     def settle(self) -> None:
         """Cut off what a kill left behind the end; what is before it is on the disk from now on."""
         for number in self._numbers():
-            path = self._path(number)
-            if number > self.end.segment:  # nothing whole is in it
-                path.unlink()
-            elif number == self.end.segment:
-                with path.open("r+b") as file:
-                    if rest := path.stat().st_size - self.end.num_bytes:
-                        log.warning("%s: the last %d bytes, cut short, are cut off", path, rest)
-                        file.truncate(self.end.num_bytes)
-                    os.fsync(file.fileno())
+            try:
+                self._cut(number)
+            except OSError as error:
+                self._is_broken = True  # nobody knows what is there now
+                raise _refused(self._path(number), error) from error
+
+    def _cut(self, number: int) -> None:
+        path = self._path(number)
+        if number > self.end.segment:  # nothing whole is in it
+            path.unlink()
+        elif number == self.end.segment:
+            with path.open("r+b") as file:
+                if rest := path.stat().st_size - self.end.num_bytes:
+                    log.warning("%s: the last %d bytes, cut short, are cut off", path, rest)
+                    file.truncate(self.end.num_bytes)
+                os.fsync(file.fileno())
 
     def _refuse_if_broken(self) -> None:
         if self._is_broken:

@@ -33,10 +33,11 @@ class Place(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Facts, bytes that belong to them, and the place behind it."""
+    """Facts, bytes that belong to them, the byte it begins at and the place behind it."""
 
     facts: dict[str, Any]
     content: bytes
+    at: int
     end: Place
 
 
@@ -64,17 +65,26 @@ class Segment:
         self.made: Mapping[str, Any] | None = None
         self.follows: Place | None = None
         try:
-            self._file = path.open("rb")
             self._size = path.stat().st_size
+            if not path.is_file():  # a pipe would be waited for without end
+                raise OSError("it is no file")
+            self._file = path.open("rb")
         except OSError as error:
             raise RunError(f"cannot read {path}: {error.strerror or error}") from error
         self._is_over = not self._read_head()
         if first := self._next():
-            self.made, self.follows = first.facts["made"], Place(*first.facts["follows"])
+            self._begin(first)
+
+    def _begin(self, first: Record) -> None:
+        made: Any = first.facts.get("made")
+        follows: Any = first.facts.get("follows")
+        if type(made) is not dict or not _is_place(follows):
+            raise RunError(made_up(self._path, first.at, "it does not say what it follows"))
+        self.made, self.follows = made, Place(*follows)
 
     def go_to(self, place: Place) -> None:
         """Go on behind a place."""
-        if place.num_bytes > self._size:
+        if not 0 <= place.num_bytes <= self._size:
             raise RunError(f"{self._path} is shorter than when a checkpoint was made: it was cut")
         if place.num_bytes:
             self._place, self._is_over = place, False
@@ -117,7 +127,10 @@ class Segment:
 
     def _next(self) -> Record | None:
         """The next record, if there is a whole one."""
-        record = None if self._is_over else self._read()
+        try:
+            record = None if self._is_over else self._read()
+        except OSError as error:
+            raise RunError(f"cannot read {self._path}: {error.strerror or error}") from error
         self._is_over = record is None
         return record
 
@@ -138,5 +151,27 @@ class Segment:
         if checksum != zlib.crc32(content, zlib.crc32(text)):
             self._problem = "the checksum of a record is another"
             return None
+        at = self._place.num_bytes
         self._place = self._place._replace(num_bytes=end, chain=chain)
-        return Record(json.loads(text), content, self._place)
+        return Record(self._facts(text, at), content, at, self._place)
+
+    def _facts(self, text: bytes, at: int) -> dict[str, Any]:
+        try:
+            facts = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise RunError(made_up(self._path, at, "it is no JSON")) from error
+        if type(facts) is not dict:
+            raise RunError(made_up(self._path, at, "it is no table"))
+        return facts
+
+
+def made_up(path: Path, at: int, why: str) -> str:
+    """What to say of a record that is whole, and is not what a run writes."""
+    return (
+        f"{path} is not what it should be at byte {at} ({' '.join(why.split())[:200]}): put the "
+        f"run's own in its place, or cut it there (truncate -s {at}) to go on without the rest"
+    )
+
+
+def _is_place(value: Any) -> bool:
+    return type(value) is list and len(value) == 3 and all(type(n) is int for n in value)
