@@ -21,6 +21,7 @@ from worlds import view
 
 from pisces import build, parts, protocols
 from pisces.build import resolved, settings_of, simulation, wire
+from pisces.clients.checks import Limits
 from pisces.config import Config, check, parse
 from pisces.errors import ConfigError, DataError, MissingDataError, PiscesError
 from pisces.evaluate import Schedule
@@ -705,3 +706,11 @@ def test_the_test_set_is_measured_by_accuracy_and_loss(metric: str) -> None:
     assert evaluated[0]["version"] == 0
     # An untrained model guesses: one in ten right, a loss around ln 10 = 2.3.
     assert evaluated[0][metric] == pytest.approx({"accuracy": 0.1, "loss": 2.3}[metric], abs=0.4)
+
+
+def test_limits_of_a_config_are_those_of_its_run() -> None:
+    assert built("limits.max_loss=5", "limits.max_buffered_bytes=1000000").limits == Limits(
+        max_loss=5.0, max_buffered_bytes=1_000_000
+    )
+    with pytest.raises(ConfigError, match="max_buffered_bytes: the pace lets .* raise it"):
+        built("limits.max_buffered_bytes=1000", "protocol=fedbuff")

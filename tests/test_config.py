@@ -176,6 +176,10 @@ REFUSALS = {
         "[data]\nredraw = true\ncorrupted = 0.1",
         "data: redraw needs corrupted = 0: every client draws from all samples",
     ),
+    "limits of nothing": (
+        "[limits]\nmax_norm = 0",
+        "limits.max_norm: must be greater than 0, not 0",
+    ),
     "hostile clients that do nothing": (
         "[hostile]\nshare = 0.2",
         "hostile: share = 0.2 of the clients would do nothing hostile: set labels, loss",

@@ -13,12 +13,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
-
 from pisces import config as cfg
 from pisces import world
 from pisces.aggregate.clip import Clipped
 from pisces.aggregate.usual import Usual
+from pisces.clients.checks import Limits
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.errors import ConfigError
@@ -31,7 +30,7 @@ from pisces.explain import known
 from pisces.journaling import journaled
 from pisces.machine import device_of
 from pisces.mix import Part, whose
-from pisces.models.flat import flatten
+from pisces.models.flat import flatten, layout_of
 from pisces.parts import Simulation
 from pisces.policy import ANSWERS, Policies, Trait
 from pisces.protocols import aggregators, arrivals, buffered, judges, pacers, pisces, synchronous
@@ -48,7 +47,7 @@ from pisces.sense import check_deadline, check_sense
 from pisces.settings import Makers, checked, defaults_of
 from pisces.stop import Stop
 from pisces.train.base import Recipe
-from pisces.types import Layout, Plan
+from pisces.types import Plan
 
 PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "pisces": pisces.pisces,
@@ -139,7 +138,7 @@ def wire(
     s = simulation
     device = device_of(s.device)
     weights = flatten(s.model.to(device))
-    executor = executor or _virtual(s, weights.layout, device)
+    executor = executor or virtual(s)
     test_set = s.goal.test_set(  # on a model of its own, so that testing never disturbs training
         copy.deepcopy(s.model), s.data.test_inputs.to(device), s.data.test_targets.to(device)
     )
@@ -168,12 +167,13 @@ def wire(
     )
 
 
-def _virtual(s: Simulation, layout: Layout, device: torch.device) -> Executor:
+def virtual(s: Simulation) -> VirtualExecutor:
+    """The executor of a simulation: its clients, in virtual time."""
     return VirtualExecutor(
-        s.trainer(device),
+        s.trainer(device_of(s.device)),
         s.data.num_examples,
         s.latency,
-        layout=layout,
+        layout=layout_of(s.model),
         availability=s.availability,
         failures=s.failures,
     )
@@ -205,6 +205,7 @@ def simulation(config: cfg.Config) -> Simulation:
         availability=world.availability_of(config),
         failures=Failures(**config.failures.model_dump(), seed=seed),
         lies=world.lies_of(config),
+        limits=Limits(**config.limits.model_dump()),
         schedule=Schedule(**config.evaluate.model_dump()),
         tick_s=config.tick_s,
         deadline_s=config.clients.deadline_s,

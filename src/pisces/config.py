@@ -361,6 +361,16 @@ class StopAt(Section):
         return self
 
 
+class Limits(Section):
+    """Beyond these an update is refused, and a full buffer aggregated early."""
+
+    max_examples: Count = Field(100_000_000, description="that a client may say it has")
+    max_loss: Positive = Field(1e6, description="that a client may report")
+    max_norm: Positive = Field(1e15, description="of an update, and of the way it went")
+    max_update_bytes: Count | None = Field(None, description="of a model; none: any")
+    max_buffered_bytes: Count = Field(16 * 2**30, description="of all updates that wait, together")
+
+
 class Checkpoint(Section):
     """What `pisces resume` goes on from. In seconds of your time, not of the run's."""
 
@@ -394,6 +404,7 @@ class Config(Section):
     availability: Availability = Availability()
     failures: Failures = Failures()
     hostile: Hostile = Hostile()
+    limits: Limits = Limits()
     evaluate: Evaluate = Evaluate()
     stop: StopAt = StopAt()
     checkpoint: Checkpoint = Checkpoint()
@@ -459,10 +470,12 @@ FREE: dict[str, Any] = {
 
 
 def described(config: Config, without: dict[str, Any]) -> dict[str, Any]:
-    """The settings but for some, and for a table that came later and is about nobody."""
+    """The settings but for some, and for tables that came later and change nothing."""
     values = config.model_dump(exclude=without)
     if not config.hostile.share:
         del values["hostile"]
+    if config.limits == Limits():
+        del values["limits"]
     return values
 
 

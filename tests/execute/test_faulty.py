@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -269,3 +271,16 @@ def test_a_run_broken_off_among_faults_goes_on_as_if_it_had_not_been(protocol: s
         fresh.coordinator.restore(through_json(run.coordinator.state()))
         run = fresh
     assert log_bytes(lines + run.run()) == expected
+
+
+def test_the_example_of_the_docs_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text("utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    small = (
+        '["clients.deadline_s=60", "clients.count=12", "clients.concurrency=4", "stop.time_s=60"]'
+    )
+    assert '["clients.deadline_s=60"]' in code
+    names: dict[str, Any] = {}
+    exec(code.replace('["clients.deadline_s=60"]', small), names)
+    assert names["result"].summary["num_updates"] > 0
+    assert names["result"].summary["trained_by"] == "FaultyExecutor"
