@@ -31,7 +31,7 @@ from pisces.record import journal as journal_module
 from pisces.record.checkpoint import Checkpoints, Saved, Store
 from pisces.record.journal import Journal, Journaling
 from pisces.record.lines import Line
-from pisces.record.segment import FORMAT, Place
+from pisces.record.segment import FORMAT, HEAD, Place, framed
 from pisces.simulation import run
 from pisces.stop import Stop
 from pisces.types import Arrived, Event, Failed, Joined, Left, Report, Task, Weights
@@ -299,6 +299,25 @@ def test_any_byte_that_is_another_is_found(tmp_path: Path) -> None:
         path.write_bytes(content[:at] + bytes([content[at] ^ 0x15]) + content[at + 1 :])
         with pytest.raises(RunError, match=r"000001\.journal"):
             read(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"no journal", HEAD + framed(b"[]", [], 0)[0] + b"[]"])
+def test_a_file_that_is_refused_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    path, _, _ = written(tmp_path)
+    path.write_bytes(content)
+    files: list[BinaryIO] = []
+    begin: Any = Path.open
+
+    def opened(path: Path, mode: str) -> Any:
+        files.append(begin(path, mode))
+        return files[-1]
+
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(RunError):
+        read(tmp_path)
+    assert [file.closed for file in files] == [True]
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:

@@ -70,12 +70,18 @@ class Segment:
                 raise OSError("it is no file")
             self._file = path.open("rb")
         except OSError as error:
-            raise RunError(f"cannot read {path}: {error.strerror or error}") from error
-        self._is_over = not self._read_head()
-        if first := self._next():
-            self._begin(first)
+            raise self._unreadable(error) from error
+        try:
+            self._begin()
+        except RunError:
+            self.close()  # nobody else will
+            raise
 
-    def _begin(self, first: Record) -> None:
+    def _begin(self) -> None:
+        self._is_over = not self._read_head()
+        first = self._next()
+        if first is None:
+            return
         made: Any = first.facts.get("made")
         follows: Any = first.facts.get("follows")
         if type(made) is not dict or not _is_place(follows):
@@ -110,8 +116,14 @@ class Segment:
         """Close the file."""
         self._file.close()
 
+    def _unreadable(self, error: OSError) -> RunError:
+        return RunError(f"cannot read {self._path}: {error.strerror or error}")
+
     def _read_head(self) -> bool:
-        line = self._file.readline(40)
+        try:
+            line = self._file.readline(40)
+        except OSError as error:
+            raise self._unreadable(error) from error
         head = _HEAD.fullmatch(line)
         if head is None:
             if len(line) == self._size and HEAD.startswith(line):
@@ -130,7 +142,7 @@ class Segment:
         try:
             record = None if self._is_over else self._read()
         except OSError as error:
-            raise RunError(f"cannot read {self._path}: {error.strerror or error}") from error
+            raise self._unreadable(error) from error
         self._is_over = record is None
         return record
 
