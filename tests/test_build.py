@@ -712,5 +712,5 @@ def test_limits_of_a_config_are_those_of_its_run() -> None:
     assert built("limits.max_loss=5", "limits.max_buffered_bytes=1000000").limits == Limits(
         max_loss=5.0, max_buffered_bytes=1_000_000
     )
-    with pytest.raises(ConfigError, match="max_buffered_bytes: the pace lets .* raise it"):
+    with pytest.raises(ConfigError, match=r"max_buffered_bytes: the pace lets .* raise it"):
         built("limits.max_buffered_bytes=1000", "protocol=fedbuff")

@@ -276,9 +276,8 @@ def test_a_run_broken_off_among_faults_goes_on_as_if_it_had_not_been(protocol: s
 def test_the_example_of_the_docs_runs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text("utf-8")
     code = page.partition("```python\n")[2].partition("```")[0]
-    small = (
-        '["clients.deadline_s=60", "clients.count=12", "clients.concurrency=4", "stop.time_s=60"]'
-    )
+    few = '"clients.count=12", "clients.concurrency=4", "stop.time_s=60"'
+    small = f'["clients.deadline_s=60", {few}]'
     assert '["clients.deadline_s=60"]' in code
     names: dict[str, Any] = {}
     exec(code.replace('["clients.deadline_s=60"]', small), names)
