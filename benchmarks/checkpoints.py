@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from results import collect, parser, plainly, save, warn_if_busy
+from results import collect, on_disk, parser, plainly, save, scratch, warn_if_busy
 from torch import nn
 
 from pisces import build, simulation
@@ -201,9 +200,8 @@ def measure(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 def options() -> argparse.Namespace:
-    its = parser(__doc__.splitlines()[0], quick="5 seconds, no large model")
+    its = on_disk(parser(__doc__.splitlines()[0], quick="5 seconds, no large model"))
     its.add_argument("--minutes", type=float, default=5.0, help="of the run whose time is shared")
-    its.add_argument("--folder", type=Path, help="where to write; by default a temporary folder")
     return its.parse_args()
 
 
@@ -211,8 +209,8 @@ def main() -> None:
     args = options()
     warn_if_busy()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        rows = collect(measure(args, Path(folder)))
+    with scratch(args) as folder:
+        rows = collect(measure(args, folder))
     save(args, f"checkpoints-{num_cores()}cores", rows, captions=CAPTIONS)
 
 

@@ -9,7 +9,6 @@ journal takes time. `--folder` names a place on the disk to be measured.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from results import collect, parser, plainly, save, warn_if_busy
+from results import collect, on_disk, parser, plainly, save, scratch, warn_if_busy
 
 from pisces.execute.base import Executor
 from pisces.execute.fake import FakeExecutor
@@ -98,8 +97,7 @@ def measure(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 def options() -> argparse.Namespace:
-    its = parser(__doc__.splitlines()[0], quick="one round, no large model")
-    its.add_argument("--folder", type=Path, help="where to write; by default a temporary folder")
+    its = on_disk(parser(__doc__.splitlines()[0], quick="one round, no large model"))
     return its.parse_args()
 
 
@@ -107,8 +105,8 @@ def main() -> None:
     args = options()
     warn_if_busy()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        rows = collect(measure(args, Path(folder)))
+    with scratch(args) as folder:
+        rows = collect(measure(args, folder))
     save(args, f"journal-{num_cores()}cores", rows, captions=CAPTIONS)
 
 

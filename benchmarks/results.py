@@ -17,7 +17,9 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,19 @@ def parser(description: str, *, quick: str) -> argparse.ArgumentParser:
     made.add_argument("--name", help="of the results; by default after the machine")
     made.add_argument("--results", type=Path, default=FOLDER, help="folder for the results")
     return made
+
+
+def on_disk(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """With the option of one that measures a disk."""
+    made.add_argument("--folder", type=Path, help="where to write; by default a temporary folder")
+    return made
+
+
+@contextmanager
+def scratch(args: argparse.Namespace) -> Iterator[Path]:
+    """A folder to write to, on the disk that was named; gone afterwards."""
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        yield Path(folder)
 
 
 def name_of(args: argparse.Namespace, usual: str) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from checkpoints import NUM_EACH, Untrained, num_bytes
-from results import collect, parser, plainly, save, warn_if_busy
+from results import collect, on_disk, parser, plainly, save, scratch, warn_if_busy
 from torch import nn
 
 from pisces import build, simulation
@@ -133,10 +132,9 @@ def soak(args: argparse.Namespace, folder: Path) -> list[Row]:
 
 
 def options() -> argparse.Namespace:
-    its = parser(__doc__.splitlines()[0], quick="4 000 updates")
+    its = on_disk(parser(__doc__.splitlines()[0], quick="4 000 updates"))
     its.add_argument("--updates", type=int, default=1_000_000)
     its.add_argument("--protocol", default="pisces")
-    its.add_argument("--folder", type=Path, help="where to write; by default a temporary folder")
     return its.parse_args()
 
 
@@ -144,8 +142,8 @@ def main() -> None:
     args = options()
     warn_if_busy()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        rows = soak(args, Path(folder) / "run")
+    with scratch(args) as folder:
+        rows = soak(args, folder / "run")
     save(args, f"soak-{args.protocol}-{num_cores()}cores", rows, captions=CAPTIONS)
 
 

@@ -24,6 +24,7 @@ from pisces.report.sheets import (
     ALONE,
     BAND,
     MIDDLE,
+    MOST_SHADED,
     PANEL,
     Style,
     add_legend,
@@ -39,7 +40,6 @@ from pisces.report.sheets import (
 )
 
 MAX_BARS = 40
-MOST_SHADED = 7  # more of them, over each other, are a fog
 BAR_ROW = 0.3  # inches
 
 

@@ -39,6 +39,7 @@ LEGEND_LETTERS, MOST_COLUMNS = 80, 3  # what fits beside each other
 PNG_DPI = 150
 MIDDLE = "median over seeds, as long as half of them go on"
 BAND = f"{MIDDLE}; shaded: least to greatest"
+MOST_SHADED = 7  # more of them, over each other, are a fog
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from pisces.report.estimate import in_words
 from pisces.report.measures import MEASURES
 from pisces.report.sheets import (
     BAND,
+    MIDDLE,
+    MOST_SHADED,
     Style,
     at_most_one,
     draw_curves,
@@ -72,11 +74,16 @@ def _curves(material: Material) -> Figure:
             )
             label = f"{variant}: {reached}" if len(panels) == 1 else variant
             curves = [step_curve(r.times, r.values) for r in runs]
-            draw_curves(axes, material.style(variant), curves, label)
+            draw_curves(axes, material.style(variant), curves, label, shaded=_is_shaded(material))
         draw_target(axes, material.records[0].target, named=len(panels) == 1)
         axes.set_xlim(left=0)
     _look_closer(panels, material.records)
-    return with_legend(figure, panels, material.over_seeds(BAND))
+    told = BAND if _is_shaded(material) else MIDDLE
+    return with_legend(figure, panels, material.over_seeds(told))
+
+
+def _is_shaded(material: Material) -> bool:
+    return len(material.variants) <= MOST_SHADED
 
 
 def _look_closer(panels: Sequence[Axes], records: Sequence[Record]) -> None:
