@@ -166,7 +166,8 @@ def _lines(file: BinaryIO, path: Path, kind: str | None) -> Iterator[Line]:
             continue
         line = _parsed(text)
         if line is None:
-            if not file.read(1):  # the last line: the run was killed, or is writing it just now
+            is_whole = text.endswith(b"}\n")
+            if not is_whole and not file.read(1):  # the last: the run was killed, or writes it now
                 return
             raise RunError(
                 f"{path}, line {number}: not an event but {text[:40]!r}; "
