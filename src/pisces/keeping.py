@@ -180,8 +180,8 @@ class Kept:
 
     def _check_made(self, made: Mapping[str, Any]) -> None:
         for key, then, now in differences(made, self._made):
-            was = repr(then)[:200]  # whatever somebody wrote there
-            raise RunError(f"it is of another run: {key[:200]} was {was}, and is {now!r}")
+            was, is_now = repr(then)[:200], repr(now)[:200]  # whatever somebody wrote there
+            raise RunError(f"it is of another run: {key[:200]} was {was}, and is {is_now}")
 
     def _check(self, saved: Saved) -> None:
         self._check_made(saved.made)
@@ -196,6 +196,8 @@ class Kept:
         try:
             check_kinds(self._coordinator.state().values, saved.state.values)
             self._coordinator.restore(saved.state)
+            if not isinstance(self._coordinator.reason, str | None):
+                raise TypeError(f"reason is {_kind(self._coordinator.reason)}, not text")
         except MISFITS as error:
             raise RunError(
                 f"{path} is not what such a run saves ({misfit(error)}): was it made with other "

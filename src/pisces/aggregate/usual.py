@@ -19,7 +19,7 @@ changed, and what is usual follows.
 It is a guard against clients that went wrong, and against crude ones that mean it. Whoever knows of
 it sends something shorter: docs/robustness.md says what is against that.
 
-Ours. The bound of `clip.py` is a number one has to find, while the usual length falls as training
+Ours: the bound of `clip.py` is a number one has to find, while the usual length falls as training
 goes on. A limit that follows it closely always shortens half of the honest ones; one far above it
 shortens none of them. docs/decisions/015 has numbers.
 """
