@@ -84,7 +84,10 @@ def _looked_at(job: Job) -> Job | None:
 
 
 def _check_same(run: Run, job: Job) -> None:
-    there, here = _dotted(run.config), _dotted(tomllib.loads(config.to_toml(job.config)))
+    matters = config.described(job.config, {}).keys() | run.config.keys()
+    now = tomllib.loads(config.to_toml(job.config))
+    there = _dotted(run.config)
+    here = _dotted({name: table for name, table in now.items() if name in matters})
     keys = [key for key in here | there if here.get(key) != there.get(key)]
     if keys:
         told = [f"{k} was {_value(there, k)} and is {_value(here, k)}" for k in keys[:NUM_TOLD]]
