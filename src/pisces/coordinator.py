@@ -425,7 +425,7 @@ class Coordinator:
             within_window = self._tick_s and self._undone is None
             self.reason = self._reason_of_time() if within_window else self._reason_to_stop()
         elif self.reason in (None, "interrupted"):
-            self.reason = None if self._tick_s else self._reason_to_stop()
+            self.reason = self._reason_of_time() if self._tick_s else self._reason_to_stop()
 
     @property
     def _parts(self) -> dict[str, Stateful]:
