@@ -410,6 +410,19 @@ def test_clients_that_stay_away_might_be_selected() -> None:
     assert reason(simulate(policies, world)) == "nobody may be selected"
 
 
+@pytest.mark.parametrize("tick_s", [0.0, 5.0])
+def test_a_stop_behind_a_saved_run_ends_it_before_it_goes_on(tick_s: float) -> None:
+    world = World(tick_s=tick_s, stop=Stop(time_s=100.0))
+    first = assemble("fedbuff", world)
+    while first.executor.now < 20.0:
+        first.coordinator.step()
+    for time_s, reason in ((10.0, "time"), (50.0, None)):
+        second = assemble("fedbuff", replace(world, stop=Stop(time_s=time_s)))
+        second.coordinator.restore(through_json(first.coordinator.state()))
+        second.coordinator.go_on()
+        assert second.coordinator.reason == reason
+
+
 def test_a_stretch_of_refusals_is_saved() -> None:
     world = World(availability=COME_AND_GO, stop=Stop(versions=9))
 
