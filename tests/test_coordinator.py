@@ -416,11 +416,11 @@ def test_a_stop_behind_a_saved_run_ends_it_before_it_goes_on(tick_s: float) -> N
     first = assemble("fedbuff", world)
     while first.executor.now < 20.0:
         first.coordinator.step()
-    for time_s, reason in ((10.0, "time"), (50.0, None)):
+    for time_s, why in ((10.0, "time"), (50.0, None)):
         second = assemble("fedbuff", replace(world, stop=Stop(time_s=time_s)))
         second.coordinator.restore(through_json(first.coordinator.state()))
         second.coordinator.go_on()
-        assert second.coordinator.reason == reason
+        assert second.coordinator.reason == why
 
 
 def test_a_stretch_of_refusals_is_saved() -> None:
