@@ -73,8 +73,8 @@ class Intake:
         self._filled = 0
 
     def _check_length(self, content: Content) -> None:
-        most = self._num_raw + self._num_raw // 256 + SLACK_BYTES
-        if content.num_bytes > most if content.zstd else content.num_bytes != self._num_raw:
+        num, most = content.num_bytes, self._num_raw + self._num_raw // 256 + SLACK_BYTES
+        if not 0 < num <= most if content.zstd else num != self._num_raw:
             raise WireError(f"{content.num_bytes} bytes of weights, not {self._num_raw}")
 
     def add(self, data: bytes) -> None:
