@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.errors import MissingPackageError
+from pisces.execute.network.extra import needed
 from pisces.execute.network.messages import Content, Encoding, WireError
 
 Flat: TypeAlias = NDArray[Any]  # of float32 or float64
@@ -117,12 +118,8 @@ class Intake:
 
 
 def _zstandard() -> Any:
-    try:
+    with needed():
         import zstandard
-    except ImportError as error:
-        raise MissingPackageError(
-            "compressed weights need zstandard: pip install 'pisces-fl[network]'"
-        ) from error
     return zstandard
 
 
