@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *(
             "config",
             "explain",
+            "federation",
             "machine",
             "policy",
             "stop",
@@ -73,8 +74,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("sense", "train", "clients.checks", "models.flat"),
     },
     "build": {"*"},
+    "federation": {"clients.checks", "evaluate", "policy", "sense", "stop"},
+    "running": {"*"},
     "journaling": {"clients.checks", "evaluate", "execute", "record.journal"},
-    "keeping": {"coordinator", "execute.tape", "machine", "models.flat", "parts", "record"},
+    "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record"},
     "resuming": {"build", "config", "keeping", "record", "simulation"},
     "simulation": {"*"},
     "cli": {"*"},
@@ -93,8 +96,8 @@ EXTRAS_AT_HOME = {  # the one file, or folder, that may import each
     **dict.fromkeys(("zstandard", "prometheus_client"), NETWORK),
 }
 CLOCKS = {"time", "datetime", "sched", "asyncio"}
-# `simulation` tells how long a run took on the wall; no decision depends on it.
-MAY_LOOK_AT_A_CLOCK = {"execute", "cli", "simulation"}
+# `running` tells how long a run took on the wall; no decision depends on it.
+MAY_LOOK_AT_A_CLOCK = {"execute", "cli", "running"}
 
 
 def room(file: Path) -> str:
