@@ -20,17 +20,22 @@ class Shelf:
         double = any(s.dtype == "float64" for s in layout.slices)
         self.encoding: Encoding = "float64" if double else "float32"
         self._zstd = zstd
-        self._kept: OrderedDict[int, asyncio.Future[Packed]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, bool], asyncio.Future[Packed]] = OrderedDict()
 
-    async def packed(self, task: Task) -> Packed:
-        """The weights of a task's version."""
-        if task.version not in self._kept:
+    async def packed(self, task: Task, *, zstd: bool = False) -> Packed:
+        """The weights of a task's version; compressed, if that is wanted and its client can."""
+        key = task.version, zstd and self._zstd
+        if key not in self._kept:
             loop = asyncio.get_running_loop()
-            self._kept[task.version] = loop.run_in_executor(None, _pack, task, self._zstd)
-        self._kept.move_to_end(task.version)
+            self._kept[key] = loop.run_in_executor(None, _pack, task, key[1])
+        self._kept.move_to_end(key)
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
-        return await asyncio.shield(self._kept[task.version])
+        try:
+            return await asyncio.shield(self._kept[key])
+        except Exception:
+            self._kept.pop(key, None)  # the next may have better luck
+            raise
 
 
 def _pack(task: Task, zstd: bool) -> Packed:
