@@ -87,7 +87,7 @@ class Raw:
             self._said.put(word if isinstance(word, bytes) else to_server(word))
 
     def hear(self, timeout: float = SOON_S) -> FromServer:
-        """The next word; raises `HungUpError` after the last, and `queue.Empty` where none comes."""
+        """The next word; `HungUpError` after the last, `queue.Empty` where none comes."""
         data = self._heard.get(timeout=timeout)
         if isinstance(data, HungUpError):
             self._heard.put(data)

@@ -42,6 +42,7 @@ def test_weights_keep_every_bit(flat: Flat, zstd: bool) -> None:
     back = taken_in(content, data, len(flat), wanted=exact(flat)).weights()
     assert back.dtype == flat.dtype
     assert back.tobytes() == flat.tobytes()
+    assert back.flags.writeable  # as torch wants it
 
 
 def test_chunks_are_whole_but_for_the_last() -> None:

@@ -106,7 +106,8 @@ class Intake:
         values = np.frombuffer(raw, DTYPES[self._content.encoding])
         dtype: Any = np.float64 if self._wanted == "float64" else np.float32
         if self._content.encoding != "float16":
-            return values.astype(dtype, copy=False)  # native byte order
+            # In native byte order, and never what torch may not write to.
+            return values.astype(dtype, copy=not values.flags.writeable)
         if began is None:
             raise WireError("rounded weights, which only a result may have")
         with np.errstate(over="ignore", invalid="ignore"):
