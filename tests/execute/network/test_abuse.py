@@ -306,7 +306,41 @@ def test_who_does_not_read_and_talks_all_the_time_is_cut_off() -> None:
         net.executor.send()
         honest.answer(honest.order())
         assert isinstance(net.heard()[0], Arrived)
-        net.becomes(lambda: net.executor._service._num_talking == 1)
+        assert net.stats.num_connected == 1
+
+
+def test_lines_that_are_not_read_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
+    large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
+    with network(layout=large) as net:
+        [first] = net.begun("deaf")
+        weights = Weights(torch.zeros(large.size), large)
+        net.executor.submit(replace(task(0, 0), weights=weights))
+        net.executor.send()
+        first.order()
+        stats, service = net.stats, net.executor._service
+        for number in range(1, 7):
+            net.raw("deaf", reads=False).say(Hello(10, name="deaf"))
+            net.becomes(lambda number=number: stats.refused["replaced"] == number)  # type: ignore[misc]
+            time.sleep(0.05)  # to be sent weights, which it does not read
+        assert service._num_lines["deaf"] <= 8
+        net.joined("another")
+        for client in net.clients:
+            client.hang_up()
+        net.becomes(lambda: service._num_talking == 0)
+        assert not service._num_lines
+    assert "Traceback" not in caplog.text
+
+
+def test_lines_of_one_name_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pisces.execute.network.service.MOST_LINES", 1)
+    with network() as net:
+        [client] = net.begun("a")
+        again = net.raw("a")
+        again.say(Hello(10, name="a"))
+        assert again.ended().code.name == "RESOURCE_EXHAUSTED"
+        client.hang_up()
+        net.becomes(lambda: net.stats.num_connected == 0)
+        net.joined("a")
 
 
 def test_a_mistake_of_the_server_is_logged_and_ends_only_that_conversation(
