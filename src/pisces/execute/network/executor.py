@@ -116,6 +116,7 @@ class NetworkExecutor(Executor):
         self._running[task.id] = task
         due_at = None if task.deadline_s is None else self._now + task.deadline_s
         if due_at is not None:
+            self._forget_due()
             heapq.heappush(self._due, (due_at, task.id))
         self._unsaid.append(partial(self._desk.give, self._given(task, due_at)))
 
@@ -216,6 +217,12 @@ class NetworkExecutor(Executor):
         """A machine wakes a little late; who was to decide at an instant decides as of then."""
         elapsed = self._elapsed()
         return wake_at if elapsed - wake_at < LATE_S else elapsed
+
+    def _forget_due(self) -> None:
+        """Those that ended before, now and then: a deadline may be days away."""
+        if len(self._due) > 100 + 2 * len(self._running):
+            self._due = [entry for entry in self._due if entry[1] in self._running]
+            heapq.heapify(self._due)
 
     def _next_due(self) -> float:
         while self._due and self._due[0][1] not in self._running:
