@@ -1,20 +1,21 @@
-"""The server's desk with lines that are only remembered, a loop that can be late, and laws.
-
-What the loop hears goes through the executor's own rules, of which this is a copy in few lines: the
-test of the executor itself is another one.
-"""
+"""The server's desk with lines that are only remembered, and a loop that can be late."""
 
 from __future__ import annotations
 
-from collections import Counter
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import numpy as np
 from runs import START, task
 
-from pisces.execute.network.desk import Desk, Given, Landed, Member, RefusedError
+from pisces.execute.base import Handover
+from pisces.execute.network import executor
+from pisces.execute.network.desk import Desk, Given, Member, RefusedError
+from pisces.execute.network.door import Open
+from pisces.execute.network.executor import NetworkExecutor
 from pisces.execute.network.messages import (
     Acknowledged,
     CalledOff,
@@ -29,7 +30,7 @@ from pisces.execute.network.messages import (
 )
 from pisces.execute.network.roster import Roster
 from pisces.execute.network.terms import Terms
-from pisces.types import Failed, Joined, Left, Plan, Report
+from pisces.types import Arrived, Plan, Report
 
 FLAT = np.zeros(4, np.float32)
 
@@ -129,66 +130,77 @@ def result(number: int) -> Result:
 # --- a loop, and clients, for the machine ---------------------------------------------------------
 
 
-@dataclass
+class FakeService(Timers):
+    """The network's thread, which hears what is posted when it is told to."""
+
+    port = 0
+
+    def __init__(self, make_desk: Callable[[Any], Desk], _door: Any, _listen: str) -> None:
+        super().__init__()
+        self.desk = make_desk(self)
+        self.posted: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        pass
+
+    def post(self, *actions: Callable[[], None]) -> None:
+        self.posted += actions
+
+    def do_all(self) -> None:
+        posted, self.posted = self.posted, []
+        for action in posted:
+            action()
+
+
 class Loop:
-    """What the loop knows; it hears and says things when it gets to it."""
+    """The executor itself, over a network that is only remembered, and who uses it."""
 
-    num_tasks: int = 0
-    present: set[int] = field(default_factory=set)
-    running: dict[int, int] = field(default_factory=dict)  # task -> client
-    owners: dict[int, int] = field(default_factory=dict)  # of all tasks there ever were
-    num_joins: Counter[int] = field(default_factory=Counter)
-    unsafe: list[int] = field(default_factory=list)  # heard of, not written down
-    settled: set[int] = field(default_factory=set)  # their end is written down
-    ends: Counter[int] = field(default_factory=Counter)
-    unsaid: list[Callable[[Desk], None]] = field(default_factory=list)
+    def __init__(self, roster: Roster, left: Handover | None = None) -> None:
+        with patch.object(executor, "Service", FakeService):
+            terms = Terms(patience_s=60.0)
+            self.executor = NetworkExecutor("-:0", START.layout, Open(), roster=roster, terms=terms)
+        self.service = cast(FakeService, self.executor._service)
+        self.unsafe: list[int] = []  # heard of, not written down
+        self.executor.take_over(left or Handover(0.0))
+        self.service.do_all()
 
-    def hear(self, said: Any) -> None:
-        match said:
-            case Landed():
-                if said.task in self.running:
-                    self._end(said.task)
-                    self.unsafe.append(said.task)
-                else:
-                    self.unsaid.append(lambda desk: desk.settle([said.task]))
-            case Joined():
-                self.present.add(said.client)
-                self.num_joins[said.client] += 1
-            case Failed():
-                if said.task_id in self.running:
-                    self._end(said.task_id)
-            case Left() if said.client in self.present:
-                self.leave(said.client)
+    @property
+    def desk(self) -> Desk:
+        return self.executor._desk
 
-    def leave(self, client: int) -> None:
-        self.present.discard(client)
-        for number in [n for n, c in self.running.items() if c == client]:
-            self._end(number)
-            self.unsaid.append(lambda desk, n=number: desk.call_off(n, "gone"))  # type: ignore[misc]
+    @property
+    def present(self) -> set[int]:
+        return self.executor._present
 
-    def submit(self, client: int) -> None:
-        number, self.num_tasks = self.num_tasks, self.num_tasks + 1
-        self.running[number] = self.owners[number] = client
-        self.unsaid.append(lambda desk: desk.give(given(number, client)))
+    @property
+    def running(self) -> dict[int, int]:
+        return {task.id: task.client for task in self.executor._running.values()}
 
-    def cancel(self, number: int) -> None:
-        self._end(number)
-        self.unsaid.append(lambda desk: desk.call_off(number, "called off"))
+    @property
+    def is_quiet(self) -> bool:
+        """Is nothing under way?"""
+        return not (self.executor._inbox or self.executor._unsaid or self.service.posted)
+
+    def hear(self) -> list[int]:
+        """Which tasks ended?"""
+        events = self.executor.wait(self.executor.now)
+        self.unsafe += [event.task_id for event in events if isinstance(event, Arrived)]
+        ended = (getattr(event, "task_id", None) for event in events)
+        return [number for number in ended if number is not None]
 
     def expire(self, number: int) -> None:
-        client, num = self.running[number], self.num_joins[self.running[number]]
-        self.unsaid.append(lambda desk: desk.expire(number, client, num))
-        self.leave(client)
+        """Its time is up when the loop waits next."""
+        heapq.heappush(self.executor._due, (0.0, number))
 
     def acknowledge(self) -> None:
-        safe, self.unsafe = self.unsafe, []
-        self.settled.update(safe)
-        self.unsaid.append(lambda desk: desk.settle(safe))
+        self.unsafe = []
+        self.executor.acknowledge()
 
-    def _end(self, number: int) -> None:
-        del self.running[number]
-        self.ends[number] += 1
-        assert self.ends[number] == 1
+    def left(self, owners: dict[int, int]) -> Handover:
+        """What the next server knows: as if what was not written down had never been heard."""
+        running = {**self.running, **{number: owners[number] for number in self.unsafe}}
+        tasks = tuple((task(number, client), 0.0) for number, client in running.items())
+        return Handover(0.0, tasks, tuple(sorted({*self.present, *running.values()})))
 
 
 @dataclass(eq=False)

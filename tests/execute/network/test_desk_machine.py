@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
-from typing import Any
 
-from desks import FLAT, FakeLine, Honest, Loop, Timers, desk, given, result
+from desks import FLAT, FakeLine, Honest, Loop, result
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from runs import task
 
 from pisces.execute.network.desk import Desk
 from pisces.execute.network.messages import Failure, Hello, Over
@@ -27,17 +28,15 @@ class Talk(RuleBasedStateMachine):
         self.roster = Roster()
         for name in NAMES:
             self.roster.number_of(name)
-        self.loop = Loop()
-        self.inbox: list[Any]
-        self.desk: Desk
-        self.timers: Timers
-        self._open()
+        self.loop = Loop(self.roster)
         self.clients = [Honest(name) for name in NAMES]
         self.liar = FakeLine()
-        self.said: list[Any] = []  # posted by the loop, not heard by the desk
+        self.owners: dict[int, int] = {}  # of all tasks
+        self.ends: Counter[int] = Counter()
 
-    def _open(self) -> None:
-        self.desk, self.inbox, self.timers = desk(self.roster)
+    @property
+    def desk(self) -> Desk:
+        return self.loop.desk
 
     # --- clients ----------------------------------------------------------------------------------
 
@@ -101,23 +100,30 @@ class Talk(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1.0, 30.0, 61.0]))
     def time_passes(self, seconds: float) -> None:
-        self.timers.pass_by(seconds)
+        self.loop.service.pass_by(seconds)
 
     @rule()
     def the_loop_hears(self) -> None:
-        heard, self.inbox[:] = [*self.inbox], []
-        for said in heard:
-            self.loop.hear(said)
+        for number in self.loop.hear():
+            self.ends[number] += 1
+            assert self.ends[number] == 1
 
     @rule()
     def the_loop_hands_out(self) -> None:
         for client in sorted(self.loop.present - {*self.loop.running.values()}):
-            self.loop.submit(client)
+            number = len(self.owners)
+            self.owners[number] = client
+            self.loop.executor.submit(task(number, client))
 
-    @rule(number=which, verb=st.sampled_from(["cancel", "expire"]))
+    @rule(number=which, verb=st.sampled_from(["cancel", "expire", "pull"]))
     def gives_up(self, number: int, verb: str) -> None:
         if running := sorted(self.loop.running):
-            getattr(self.loop, verb)(running[number % len(running)])
+            chosen = running[number % len(running)]
+            if verb == "expire":
+                self.loop.expire(chosen)
+            else:
+                getattr(self.loop.executor, verb)(chosen)
+            self.ends[chosen] += verb == "cancel"
 
     @rule()
     def the_loop_writes_down(self) -> None:
@@ -125,27 +131,18 @@ class Talk(RuleBasedStateMachine):
 
     @rule()
     def the_loop_sends(self) -> None:
-        self.said += self.loop.unsaid
-        self.loop.unsaid = []
+        self.loop.executor.send()
 
     @rule()
     def the_desk_hears(self) -> None:
-        for word in self.said:
-            word(self.desk)
-        self.said = []
+        self.loop.service.do_all()
 
     @rule()
     def the_server_restarts(self) -> None:
         """What was heard and not written down never happened; what was, is known."""
         for number in self.loop.unsafe:
-            self.loop.ends[number] -= 1
-            self.loop.running[number] = self.loop.owners[number]
-            self.loop.present.add(self.loop.owners[number])
-        self.loop.unsafe, self.loop.unsaid, self.said = [], [], []
-        self.loop.num_joins.clear()
-        self._open()
-        running = [given(number, client) for number, client in self.loop.running.items()]
-        self.desk.take_over(running, sorted(self.loop.present))
+            self.ends[number] -= 1
+        self.loop = Loop(self.roster, self.loop.left(self.owners))
         for client in self.clients:
             client.line = client.old = None
         self.liar = FakeLine()
@@ -173,7 +170,7 @@ class Talk(RuleBasedStateMachine):
             *(lambda: self.is_cut_off(number), lambda: self.says_goodbye(number)),
             lambda: self.an_older_line_is_heard(number, chance.random() < 0.5),
             lambda: self.time_passes(chance.choice([1.0, 30.0, 61.0])),
-            lambda: self.gives_up(chance.randrange(9), chance.choice(["cancel", "expire"])),
+            lambda: self.gives_up(chance.randrange(9), chance.choice(["cancel", "expire", "pull"])),
             lambda: self.a_liar_acts(chance.randrange(30), chance.choice(LIES)),
         ]
         if chance.random() < 0.01:
@@ -184,7 +181,7 @@ class Talk(RuleBasedStateMachine):
 
     @invariant()
     def when_nothing_is_under_way_both_know_the_same(self) -> None:
-        if self.inbox or self.said or self.loop.unsaid:
+        if not self.loop.is_quiet:
             return
         members = self.desk.members.values()
         assert {m.number for m in members if m.is_present} == self.loop.present
