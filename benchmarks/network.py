@@ -65,7 +65,8 @@ def measured(kind: str, certs: Path, clients: int, **asked: Any) -> Row:
     assert server.stdout.readline() == "ready\n"
     crowds = start_clients(f"127.0.0.1:{facts['port']}", certs, clients)
     found: Row = json.loads(server.stdout.readline())
-    for process in (server, *crowds):
+    processes: list[subprocess.Popen[Any]] = [server, *crowds]
+    for process in processes:
         process.wait(60)
     return found
 
