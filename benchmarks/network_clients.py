@@ -78,7 +78,9 @@ class Echo:
         if isinstance(said, Order):
             self._order = said
             if said.content is not None:
-                self._content, self._left, self._chunks = said.content, said.content.num_bytes, []
+                self._content, self._chunks = said.content, []
+                self._left = said.content.num_bytes - len(said.content.data)
+            if self._left:
                 return
         elif isinstance(said, Chunk):
             self._left -= len(said.data)
