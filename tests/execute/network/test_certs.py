@@ -168,7 +168,20 @@ def test_names_that_a_client_may_have(made: Authority, name: str) -> None:
     assert [each.name for each in made.issued() if each.kind == "client"] == [name]
 
 
-HOSTS = ["", "a b", "fl.example.org:8080", "[::1]", "-x", "a..b", "ü.de", "x" * 64, "a/b", "a\n"]
+HOSTS = [
+    "",
+    "192.0.2.300",
+    "7",
+    "a b",
+    "fl.example.org:8080",
+    "[::1]",
+    "-x",
+    "a..b",
+    "ü.de",
+    "x" * 64,
+    "a/b",
+    "a\n",
+]
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -37,6 +37,8 @@ REASONS = {
     "HTTPS_PROXY_REQUEST": "no TLS",
     "EXCESSIVE_MESSAGE_SIZE": "no TLS",
     "UNSUPPORTED_PROTOCOL": "a version of TLS that is too old",
+    "CERTIFICATE_VERIFY_FAILED": "a certificate that is not good",  # older cores say no more
+    "BAD_SIGNATURE": "a certificate that is not good",
     "ALERT_UNKNOWN_CA": "it does not trust this end's authority",
     "ALERT_CERTIFICATE_EXPIRED": "it found this end's certificate expired",
     "ALERT_BAD_CERTIFICATE": "it refused this end's certificate",

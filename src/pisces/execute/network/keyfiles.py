@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import stat
@@ -56,6 +55,8 @@ def _sync(folder: Path) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """One command at a time; the end of a process, however it ends, gives the lock back."""
+    import fcntl  # here, because a client locks nothing and may be where there are no such locks
+
     with writing(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -81,7 +82,7 @@ def writing(path: Path) -> Iterator[None]:
 def read(path: Path, remedy: str) -> bytes:
     """All of a file, if it is one that can be read: of a pipe nothing might ever come."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(errno.EINVAL, "it is not an ordinary file")
             content = file.read(MAX_BYTES + 1)
@@ -112,7 +113,7 @@ def key_in(content: bytes, path: Path, remedy: str) -> PrivateKeyTypes:
     try:
         return load_pem_private_key(content, None)
     except MISFITS as error:
-        told = "needs a password" if "assword" in str(error) else "is damaged"
+        told = "needs a password" if isinstance(error, TypeError) else "is damaged"
         raise ConfigError(f"{path}: the private key {told}; {remedy}") from error
 
 
