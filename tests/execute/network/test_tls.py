@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,14 @@ import grpc
 import grpc.aio
 import odd_certs
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 from odd_certs import SERVER, Odd
 
 from pisces.errors import ConfigError
 from pisces.execute.network import signing
-from pisces.execute.network.certs import Authority, create
+from pisces.execute.network.certs import Authority, create, is_name
 from pisces.execute.network.core_log import heard
 from pisces.execute.network.tls import (
     Identity,
@@ -130,6 +132,11 @@ def name_or_refusal(path: Path) -> str:
         return str(error)
 
 
+# A number that is not positive is as good as any other.
+ODD_SERIAL = pytest.mark.filterwarnings("ignore:Parsed a serial number")
+
+
+@ODD_SERIAL
 @given(data=st.data())
 def test_whatever_is_in_a_file_it_is_refused_in_a_line(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -197,6 +204,17 @@ def test_who_is_at_the_other_end(alice: Identity, server: Identity) -> None:
 def test_who_is_nobody(odd: dict[str, Any]) -> None:
     assert peer_name(shown(odd_certs.leaf(CA).pem)) is not None
     assert peer_name(shown(odd_certs.leaf(CA, **odd).pem)) is None
+
+
+@ODD_SERIAL
+@pytest.mark.parametrize("byte", [0x00, 0x30, 0xFF])
+def test_any_byte_may_be_another(byte: int) -> None:
+    own = odd_certs.leaf(CA).certificate.public_bytes(Encoding.DER)
+    for at in range(len(own)):
+        der = base64.encodebytes(own[:at] + bytes([byte]) + own[at + 1 :])
+        text = b"-----BEGIN CERTIFICATE-----\n" + der + b"-----END CERTIFICATE-----\n"
+        found = peer_name(shown(text))
+        assert found is None or is_name(found.name)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]"])
