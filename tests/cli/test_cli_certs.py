@@ -107,9 +107,21 @@ def test_hosts_of_this_machine(pisces: Pisces, made: Path, monkeypatch: pytest.M
     usual = ["localhost", "127.0.0.1", "::1"]
     assert rows(pisces)[1]["hosts"] == [*usual, "my-machine"]
     monkeypatch.setattr(socket, "gethostname", lambda: "my machine")  # no DNS name
+    pisces("certs", "init", "--folder", "other")
+    pisces("certs", "server", "--folder", "other", "--renew")
+    (_, row) = json.loads(pisces("certs", "list", "--folder", "other", "--json").out)
+    assert row["hosts"] == usual
+
+
+def test_a_server_that_is_renewed_keeps_its_hosts(pisces: Pisces, made: Path) -> None:
+    pisces("certs", "server", "--host", "a.example.org", "--host", "192.0.2.7")
+    assert pisces("certs", "server", "--renew").code == 0
+    before = ["a.example.org", "192.0.2.7"]
+    found = [(row["hosts"], row["revoked"]) for row in rows(pisces)[1:]]
+    assert found == [(before, True), (before, False)]
+    pisces("certs", "server", "--renew", "--host", "b.example.org")
     pisces("certs", "server", "--renew")
-    assert rows(pisces)[-1]["hosts"] == usual
-    assert [row["revoked"] for row in rows(pisces)] == [False, True, False]
+    assert rows(pisces)[-1]["hosts"] == ["b.example.org"]
 
 
 def test_another_folder(pisces: Pisces, folder: Path) -> None:

@@ -62,7 +62,7 @@ def server(
         typer.Option(
             metavar="NAME",
             help="DNS name or address that clients know it by; may be given several times. "
-            "Default: localhost and this machine's name.",
+            "Default: localhost and this machine's name; with --renew those it has.",
         ),
     ] = None,
     folder: Folder = CERTS,
@@ -79,8 +79,9 @@ def server(
     """
     from pisces.execute.network.certs import Authority
 
-    hosts = _hosts() if host is None else host
-    path, ends_at = Authority(folder).server(hosts, days, renew=renew)
+    authority = Authority(folder)
+    hosts = host or (renew and authority.hosts()) or _hosts()
+    path, ends_at = authority.server(hosts, days, renew=renew)
     _say(f"{path}: key and certificate of the server, until {ends_at:%Y-%m-%d}")
     _say(f"next: pisces certs client NAME{_told(folder)}")
 

@@ -123,6 +123,11 @@ class Authority:
             self._revoke(before)
         return handed
 
+    def hosts(self) -> tuple[str, ...]:
+        """What the server is known by; nothing if there never was one."""
+        servers = [each for each in self.issued() if each.kind == "server"]
+        return servers[-1].hosts if servers else ()
+
     def clients(self, names: Iterable[str], days: int, *, renew: bool = False) -> list[Handed]:
         """Identities of clients, of all of them or, if one cannot have one, of none."""
         paths = {name: self.folder / CLIENTS / f"{_checked(name)}.pem" for name in names}

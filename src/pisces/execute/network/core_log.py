@@ -47,7 +47,8 @@ REASONS = {
 LONGEST = 1 << 14  # bytes of a line that is still looked at
 _LONGEST_REASON = 200
 _PATIENCE_S = 0.05  # for the rest of what may be a line of the core
-_LONGEST_END_S = 5.0
+_LONGEST_END_S = 5.0  # for all that was written to be handled
+_LONGEST_WAIT_S = 0.5  # for a child to close the pipe
 
 
 def reason(text: str) -> str:
@@ -166,7 +167,7 @@ class _Pump(Thread):
         """Wait until all that was written is handled, though a child may hold the pipe open."""
         os.close(self._wake)
         self._has_all.wait(_LONGEST_END_S)
-        self.join(_PATIENCE_S)
+        self.join(_LONGEST_WAIT_S)  # less, if nobody else has the pipe
 
 
 class Sieve:
