@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import odd_certs
 import pytest
@@ -341,12 +342,29 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
         Authority(tmp_path / "none")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may do anything")
-def test_no_permission(made: Authority, folder: Path) -> None:
-    folder.chmod(0o500)
-    with pytest.raises(ConfigError, match="Permission denied; mend the permissions"):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (".lock", "cannot write .*certs: Permission denied; mend the permissions"),
+        (".alice.pem.part", "cannot write .*alice.pem: Permission denied; mend the permissions"),
+        ("ca.key", "cannot read .*ca.key: Permission denied; put it back"),
+    ],
+)
+def test_no_permission(
+    made: Authority, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    """Root may do anything, so here the system is told to refuse."""
+    open_file = os.open
+
+    def refuse(path: Any, *args: Any, **options: Any) -> int:
+        if Path(path).name == name:
+            raise PermissionError(13, "Permission denied")
+        return open_file(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ConfigError, match=words):
         made.clients(["alice"], 10)
-    folder.chmod(0o700)
+    assert not (folder / "clients" / "alice.pem").exists()
 
 
 def test_a_disk_that_is_full(

@@ -161,6 +161,28 @@ def test_whoever_is_told_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     ]
 
 
+WRITES = """
+import os, sys
+from pisces.execute.network.core_log import heard
+
+def refused(why):
+    os.write(2, b"#" * 200_000)  # more than a pipe holds
+
+with heard(refused):
+    for _ in range(50):
+        os.write(2, sys.argv[1].encode())
+"""
+
+
+def test_whoever_is_told_may_write_there() -> None:
+    """As a log handler does that was made before; nobody waits for ever."""
+    command = [sys.executable, "-c", WRITES, EXPIRED.decode()]
+    done = subprocess.run(command, stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 0
+    assert done.stderr.count(b"#") >= 200_000
+    assert done.stderr.count(b"#") % 200_000 == 0
+
+
 def test_one_within_another(tmp_path: Path) -> None:
     outer: list[str] = []
     inner: list[str] = []

@@ -13,7 +13,11 @@ import grpc
 import grpc.aio
 import odd_certs
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from odd_certs import SERVER, Odd
@@ -96,6 +100,7 @@ def damaged(text: bytes) -> bytes:
 CA = odd_certs.authority()
 OTHER = odd_certs.authority()
 GOOD = parts(CA)
+LOCKED = CA.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
 BAD = {
     "empty": ((), "is no PEM file"),
     "no PEM": ((b"\x00\xff" * 99,), "is no PEM file"),
@@ -104,6 +109,7 @@ BAD = {
     "only the authority": ((GOOD[0], GOOD[2]), "has no certificate but an authority's"),
     "no authority": (GOOD[:2], "has no certificate of an authority: add that of ca.pem"),
     "damaged key": ((damaged(GOOD[0]), *GOOD[1:]), "the private key is damaged"),
+    "key with a password": ((LOCKED, *GOOD[1:]), "the private key needs a password"),
     "damaged certificate": ((GOOD[0], damaged(GOOD[1]), GOOD[2]), "a certificate is damaged"),
     "damaged authority": ((*GOOD[:2], damaged(GOOD[2])), "a certificate is damaged"),
     "another's key": ((CA.key_pem, *GOOD[1:]), "the private key does not belong to the cert"),

@@ -14,6 +14,7 @@ import select
 import selectors
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import TextIO
@@ -64,7 +65,7 @@ def reason(text: str) -> str:
 def heard(refused: Callable[[str], None]) -> Iterator[None]:
     """While this lasts, `refused` is told of every handshake that failed, from another thread.
 
-    What Python writes to `sys.stderr` goes past the pipe.
+    What Python writes to `sys.stderr` goes past the pipe. All are told when this is over.
     """
     try:
         true = os.dup(2)
@@ -72,8 +73,10 @@ def heard(refused: Callable[[str], None]) -> Iterator[None]:
         yield
         return
     reader, writer = os.pipe()
-    pump = _Pump(reader, os.dup(true), refused)
-    with _python_past_the_pipe(true):
+    # Not told by the thread that reads the pipe: who is told may write to it, and wait for room.
+    teller = ThreadPoolExecutor(1, thread_name_prefix="pisces-refused")
+    pump = _Pump(reader, os.dup(true), lambda why: teller.submit(_tell, refused, why))
+    with _python_past_the_pipe(true), teller:
         os.dup2(writer, 2)
         os.close(writer)
         pump.start()
@@ -83,6 +86,13 @@ def heard(refused: Callable[[str], None]) -> Iterator[None]:
             os.dup2(true, 2)
             pump.finish()
             os.close(true)
+
+
+def _tell(refused: Callable[[str], None], why: str) -> None:
+    try:
+        refused(why)
+    except Exception:
+        log.exception("a connection was refused (%s), and telling so failed", why)
 
 
 @contextmanager
@@ -115,12 +125,11 @@ def _is_on_2(file: TextIO | None) -> bool:
 class _Pump(Thread):
     """Reads the pipe to its end: that of this process, or of a child that has it from us."""
 
-    def __init__(self, reader: int, true: int, refused: Callable[[str], None]) -> None:
+    def __init__(self, reader: int, true: int, heard: Callable[[str], object]) -> None:
         super().__init__(name="pisces-core-log", daemon=True)
         self._reader, self._true = reader, true
         self._woken, self._wake = os.pipe()
-        self._refused: Callable[[str], None] | None = refused
-        self._sieve = Sieve(self._tell)
+        self._sieve = Sieve(heard)
         self._has_all = Event()
 
     def run(self) -> None:
@@ -144,16 +153,9 @@ class _Pump(Thread):
         self._pass_on(self._sieve.feed(data) if data else self._sieve.let_go())
         if found == {self._woken}:  # and nothing is left of what was written before
             ready.unregister(self._woken)
-            self._refused = None
+            self._sieve.refused = str  # nobody is told any more
             self._has_all.set()
         return bool(data) or self._reader not in found
-
-    def _tell(self, why: str) -> None:
-        try:
-            if self._refused is not None:
-                self._refused(why)
-        except Exception:  # the pipe must be read, or everybody who writes to it waits for ever
-            log.exception("a connection was refused (%s), and telling so failed", why)
 
     def _pass_on(self, data: bytes) -> None:
         with suppress(OSError):  # nobody reads it any more
@@ -173,8 +175,8 @@ class _Pump(Thread):
 class Sieve:
     """Takes the core's lines out of a stream of bytes, however it is cut."""
 
-    def __init__(self, refused: Callable[[str], None]) -> None:
-        self._refused = refused
+    def __init__(self, refused: Callable[[str], object]) -> None:
+        self.refused = refused
         self._held = b""  # the beginning of what may be a line of the core
         self._is_within = False  # a line of which the beginning was passed on
 
@@ -204,7 +206,7 @@ class Sieve:
             return line
         failed = _FAILED.match(line[found.end() :].decode(errors="replace"))
         if failed:
-            self._refused(reason(failed["why"]))
+            self.refused(reason(failed["why"]))
         return b"" if failed or found[1] == b"I" else line
 
 
