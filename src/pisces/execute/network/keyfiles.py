@@ -23,7 +23,10 @@ log = logging.getLogger("pisces")
 LOCK = ".lock"
 MAX_BYTES = 16 << 20  # a revocation list of a quarter of a million clients
 # What reading a file that is no certificate, or a strange one, comes to.
-MISFITS = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, InvalidSignature)
+MISFITS = (
+    *(ValueError, TypeError, LookupError, UnsupportedAlgorithm, InvalidSignature),
+    *(x509.InvalidVersion, x509.DuplicateExtension),
+)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -126,7 +129,7 @@ def certificates_in(content: bytes, path: Path, remedy: str) -> list[x509.Certif
         for certificate in found:  # these are read when they are asked for
             _ = (certificate.extensions, certificate.subject, certificate.public_key())
         return found
-    except (*MISFITS, x509.DuplicateExtension) as error:
+    except MISFITS as error:
         raise ConfigError(f"{path}: a certificate is damaged; {remedy}") from error
 
 

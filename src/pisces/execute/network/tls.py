@@ -161,7 +161,7 @@ def peer_name(auth_context: Mapping[str, Iterable[bytes]]) -> Peer | None:
         peer = Peer(common_name(certificate), certificate.serial_number)
         is_client = is_for(certificate, ExtendedKeyUsageOID.CLIENT_AUTH)
         is_good = is_client and not is_authority(certificate) and is_name(peer.name)
-    except (*MISFITS, x509.DuplicateExtension):
+    except MISFITS:
         return None
     return peer if is_good else None
 
