@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from pisces import config as cfg
-from pisces import world
+from pisces import tables, world
 from pisces.aggregate.clip import Clipped
 from pisces.aggregate.usual import Usual
 from pisces.clients.checks import Limits
@@ -268,7 +268,7 @@ def protocol(name: str, concurrency: int, **settings: Any) -> Policies:
     return named_policies(name, concurrency, settings)
 
 
-def settings_of(name: str, given: Mapping[str, Any]) -> cfg.Section:
+def settings_of(name: str, given: Mapping[str, Any]) -> tables.Section:
     """A protocol's settings, checked; their types and defaults come from its signature."""
     return checked(PROTOCOLS[name], given, f"protocols.{name}", PROTOCOLS)
 
@@ -303,7 +303,7 @@ def revision_of(config: cfg.Config) -> int:
     return REVISIONS.get(getattr(PROTOCOLS[name], "variant_of", name), 0)
 
 
-def plans_of(train: cfg.Train) -> Callable[[int], Plan]:
+def plans_of(train: tables.Train) -> Callable[[int], Plan]:
     """The local work of a task started from a version: the learning rate decays with versions."""
 
     def plan(version: int) -> Plan:

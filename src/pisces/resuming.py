@@ -18,7 +18,7 @@ from pisces.record.writer import CONFIG
 from pisces.simulation import Result, run
 
 MAY_CHANGE = {**cfg.FREE, "stop": True}
-IN_WORDS = "stop, checkpoint, data.folder, and train.device, backend, workers and threads"
+IN_WORDS = "stop, checkpoint, network, data.folder, and train.device, backend, workers and threads"
 
 
 def made_of(config: cfg.Config) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from pisces.cli.console import stderr
-from pisces.config import StopAt
 from pisces.record.lines import Line, Recorder, line
 from pisces.report.table import duration
+from pisces.tables import StopAt
 from pisces.types import Entry
 
 REFRESH_S = 0.1
