@@ -1,0 +1,1 @@
+"""The real network: gRPC and mutual TLS."""

@@ -1,0 +1,298 @@
+"""Where clients are served: who is there, who was given what, and what came back.
+
+It lives in the network's thread and knows neither gRPC nor the loop's clock: lines (connections)
+come and go, say things and are told things; what the loop is to hear is put into `tell`. Words
+travel at least once in both directions, and each task comes to one end here.
+
+A task is *given* until a result or a failure of it came in whole, or it was called off. A result
+that came is *unsafe* until the loop has written it down; only then its client may forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pisces.clients.checks import Limits, wrong_size
+from pisces.execute.network.messages import (
+    PROTOCOL,
+    Acknowledged,
+    CalledOff,
+    Failure,
+    FromServer,
+    Hello,
+    Over,
+    Pull,
+    Result,
+    Welcome,
+)
+from pisces.execute.network.packing import Flat
+from pisces.execute.network.roster import NumberError, Roster
+from pisces.execute.network.terms import Terms
+from pisces.types import Event, Failed, Joined, Layout, Left, Report, Task
+
+AT = 0.0  # the loop's thread says when
+
+
+class RefusedError(Exception):
+    """A client is not taken in; `for_good` if it should not try again."""
+
+    def __init__(self, reason: str, *, for_good: bool = True) -> None:
+        super().__init__(reason)
+        self.for_good = for_good
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Landed:
+    """A result, not looked at yet."""
+
+    task: int
+    client: int
+    flat: Flat
+    report: Report
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """A task and whose it is; `due_at` by the network's clock."""
+
+    task: Task
+    due_at: float | None
+
+
+class Line(Protocol):
+    """A connection."""
+
+    pulls: bool
+
+    def expect(self, task: int) -> None:
+        """It may send word of this task."""
+
+    def say(self, message: FromServer) -> None:
+        """Send this when it can be sent."""
+
+    def order(self, given: Given) -> None:
+        """Send this task."""
+
+    def replace(self, reason: str) -> None:
+        """Hang up: somebody else has its place."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A client as the server knows it."""
+
+    number: int
+    num_examples: int | None = None  # None: not heard of since the server went on for another
+    line: Line | None = None
+    is_present: bool = False  # as far as the loop was told
+    overdue: int | None = None  # a task that passed its deadline, of which it was not heard again
+    leaving: Any = None  # the timer that ends patience
+
+
+@dataclass(slots=True)
+class Desk:
+    """Everything about the clients of one run."""
+
+    roster: Roster
+    layout: Layout
+    terms: Terms
+    tell: Callable[[Event | Landed], None]
+    later: Callable[[float, Callable[[], None]], Any]  # a timer, with `cancel`
+    limits: Limits = field(default_factory=Limits)
+    settings: str = ""
+    members: dict[int, Member] = field(default_factory=dict)
+    given: dict[int, Given] = field(default_factory=dict)
+    unsafe: dict[int, int] = field(default_factory=dict)  # task -> client
+    over: Over | None = None
+
+    # --- what clients say -------------------------------------------------------------------------
+
+    def enter(self, name: str, hello: Hello, line: Line) -> Member:
+        """Take a client in, or back."""
+        member = self._member(name, hello)
+        self._seat(member, line)
+        same_run = hello.run == self.roster.run
+        holds, trains = (hello.holds, hello.trains) if same_run else ((), ())
+        self._greet(member, line, holds)
+        for task in trains:
+            self._go_on(member, line, task)
+        self._remind(member, line, {*holds, *trains})
+        if member.overdue not in trains:
+            member.overdue = None
+            self._appear(member, hello.num_examples)
+        if self.over is not None:
+            line.say(self.over)
+        return member
+
+    def _member(self, name: str, hello: Hello) -> Member:
+        if hello.protocol != PROTOCOL:
+            raise RefusedError(f"it speaks version {hello.protocol}, and this server {PROTOCOL}")
+        if problem := wrong_size(hello.num_examples, self.limits):
+            raise RefusedError(problem)
+        try:
+            number = self.roster.number_of(name, hello.wished)
+        except NumberError as error:
+            raise RefusedError(str(error)) from error
+        return self.members.setdefault(number, Member(number))
+
+    def _seat(self, member: Member, line: Line) -> None:
+        if member.line is not None:
+            member.line.replace("a newer connection has this name")
+        if member.leaving is not None:
+            member.leaving.cancel()
+        member.line, member.leaving = line, None
+
+    def _greet(self, member: Member, line: Line, holds: Iterable[int]) -> None:
+        wanted = tuple(task for task in holds if self._runs(task, member))
+        settled = tuple(t for t in holds if t not in wanted and self.unsafe.get(t) != member.number)
+        for task in wanted:
+            line.expect(task)
+        line.say(
+            Welcome(
+                number=member.number,
+                run=self.roster.run,
+                layout=self.layout,
+                settings=self.settings,
+                beat_s=self.terms.beat_s,
+                wanted=wanted,
+                settled=settled,
+                encoding=self._encoding,
+                zstd=self.terms.zstd,
+            )
+        )
+
+    @property
+    def _encoding(self) -> Any:
+        double = any(s.dtype == "float64" for s in self.layout.slices)
+        return "float64" if double and self.terms.encoding == "float32" else self.terms.encoding
+
+    def _go_on(self, member: Member, line: Line, task: int) -> None:
+        line.expect(task)
+        if not self._runs(task, member):
+            line.say(CalledOff(task, "it ended without you"))
+
+    def _remind(self, member: Member, line: Line, known: set[int]) -> None:
+        """Of tasks it never heard of, or has forgotten."""
+        for given in list(self.given.values()):
+            if given.task.client == member.number and given.task.id not in known:
+                line.order(given)
+
+    def leave(self, member: Member, line: Line) -> None:
+        """A connection ended; its client may be back soon."""
+        if member.line is line:
+            member.line = None
+            self._wait_for(member)
+
+    def _wait_for(self, member: Member) -> None:
+        member.leaving = self.later(
+            self.terms.patience_s, lambda: self._vanish(member, "did not come back")
+        )
+
+    def bye(self, member: Member) -> None:
+        """A client goes, and said so."""
+        self._vanish(member, "said goodbye")
+
+    def wants(self, member: Member, task: int) -> Task | None:
+        """The task, if a result of it is wanted; if not, its client may forget it."""
+        if self._runs(task, member):
+            return self.given[task].task
+        self._heard(member, task)
+        if self.unsafe.get(task) != member.number and member.line is not None:
+            member.line.say(Acknowledged(task))
+        return None
+
+    def arrive(self, member: Member, result: Result, flat: Flat) -> None:
+        """A whole result; a second one of the same task is not wanted."""
+        if self.wants(member, result.task) is None:
+            return
+        del self.given[result.task]
+        self.unsafe[result.task] = member.number
+        self.tell(Landed(result.task, member.number, flat, result.report))
+
+    def fail(self, member: Member, failure: Failure) -> None:
+        """A task cannot be done."""
+        if not self._runs(failure.task, member):
+            self._heard(member, failure.task)
+            return
+        del self.given[failure.task]
+        self.tell(Failed(AT, member.number, failure.reason or "failed", failure.task))
+
+    def _heard(self, member: Member, task: int) -> None:
+        """Word of a task that ended: if it was overdue, its client is free again."""
+        if member.overdue == task:
+            member.overdue = None
+            self._appear(member, member.num_examples)
+
+    def _runs(self, task: int, member: Member) -> bool:
+        return task in self.given and self.given[task].task.client == member.number
+
+    def _appear(self, member: Member, num_examples: int | None) -> None:
+        if num_examples is None or (member.is_present and member.num_examples == num_examples):
+            return
+        member.is_present, member.num_examples = True, num_examples
+        self.tell(Joined(AT, member.number, num_examples))
+
+    def _vanish(self, member: Member, reason: str) -> None:
+        """Tell that it is gone; what it was given ends when the loop has heard so."""
+        member.leaving = None
+        if member.is_present:
+            member.is_present = False
+            self.tell(Left(AT, member.number, reason))
+
+    # --- what the loop says -----------------------------------------------------------------------
+
+    def give(self, given: Given) -> None:
+        """A task; if its client is not connected, it hears of it when it is back."""
+        self.given[given.task.id] = given
+        member = self.members.get(given.task.client)
+        if member is not None and member.line is not None:
+            member.line.order(given)
+
+    def call_off(self, task: int, reason: str) -> None:
+        """Nobody waits for this task any more."""
+        given = self.given.pop(task, None)
+        if given is not None and (line := self._line(given.task.client)) is not None:
+            line.say(CalledOff(task, reason))
+
+    def expire(self, task: int, client: int) -> None:
+        """It took too long; its client is not there until it is heard of."""
+        member = self.members.setdefault(client, Member(client))
+        member.overdue, member.is_present = task, False
+        if task in self.given:
+            self.call_off(task, "its deadline passed")
+        else:  # word of it is on its way to the loop, which does not want it any more
+            self._heard(member, task)
+
+    def pull(self, task: int) -> None:
+        """Ask for what there is, if its client can."""
+        if task in self.given:
+            line = self._line(self.given[task].task.client)
+            if line is not None and line.pulls:
+                line.say(Pull(task))
+
+    def settle(self, tasks: Iterable[int]) -> None:
+        """These results are safe, or not wanted."""
+        for task in tasks:
+            client = self.unsafe.pop(task, None)
+            if client is not None and (line := self._line(client)) is not None:
+                line.say(Acknowledged(task))
+
+    def take_over(self, given: Iterable[Given], present: Iterable[int]) -> None:
+        """Go on for a server that ended; whoever was there has time to come back."""
+        self.given |= {g.task.id: g for g in given}
+        for number in present:
+            self.members[number] = Member(number, is_present=True)
+            self._wait_for(self.members[number])
+
+    def end(self, over: Over) -> None:
+        """Tell everybody, also those who come now."""
+        self.over = over
+        for member in self.members.values():
+            if member.line is not None:
+                member.line.say(over)
+
+    def _line(self, client: int) -> Line | None:
+        member = self.members.get(client)
+        return None if member is None else member.line

@@ -1,0 +1,86 @@
+"""Who may come in: by certificate, or, on this machine only, by what they say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from pisces.errors import ConfigError
+from pisces.execute.network.desk import RefusedError
+from pisces.execute.network.messages import Hello
+from pisces.execute.network.tls import Identity, Revoked, is_loopback, peer_name, server_credentials
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Door(Protocol):
+    """Lets clients in."""
+
+    def open(self, server: Any, address: str) -> int:
+        """Make the gRPC server listen there; gives the port."""
+        ...
+
+    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> str:
+        """The name of who is there; `shown` is what gRPC knows of its certificate."""
+        ...
+
+    def still_welcome(self, shown: Mapping[str, Sequence[bytes]]) -> bool:
+        """May who came in stay?"""
+        ...
+
+
+class Guarded(Door):
+    """Only those with a certificate of the server's authority that is not revoked."""
+
+    def __init__(self, identity: Identity, revoked: Revoked) -> None:
+        self._identity, self._revoked = identity, revoked
+
+    @classmethod
+    def of(cls, folder: str | Path) -> Guarded:
+        """With what `pisces certs` keeps in a folder."""
+        identity = Identity.load(Path(folder) / "server.pem")
+        return cls(identity, Revoked(Path(folder) / "revoked.pem", identity.authority))
+
+    def open(self, server: Any, address: str) -> int:
+        """Listen with TLS."""
+        return int(server.add_secure_port(address, server_credentials(self._identity)))
+
+    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> str:
+        """The name in the certificate, whatever it says."""
+        peer = peer_name(shown)
+        if peer is None:
+            raise RefusedError("its certificate is not a client's")
+        if peer.serial in self._revoked:
+            raise RefusedError(f"the certificate of {peer.name} is revoked")
+        return peer.name
+
+    def still_welcome(self, shown: Mapping[str, Sequence[bytes]]) -> bool:
+        """Not if it was revoked meanwhile."""
+        peer = peer_name(shown)
+        return peer is not None and peer.serial not in self._revoked
+
+
+class Open(Door):
+    """Everybody on this machine, by the name they say."""
+
+    def open(self, server: Any, address: str) -> int:
+        """Listen in the clear, where nobody else can hear it."""
+        host = address.rpartition(":")[0]
+        if not is_loopback(host):
+            raise ConfigError(
+                f"--insecure: without certificates a server listens on this machine only, such as "
+                f"127.0.0.1, not on {host!r}; see pisces certs"
+            )
+        return int(server.add_insecure_port(address))
+
+    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> str:
+        """What it says."""
+        if NAME.fullmatch(hello.name) is None:
+            raise RefusedError("a name has 1 to 64 letters, digits, dots, dashes and underscores")
+        return hello.name
+
+    def still_welcome(self, shown: Mapping[str, Sequence[bytes]]) -> bool:
+        """Always."""
+        return True

@@ -1,0 +1,383 @@
+"""What is said over the wire, as frozen values; what cannot have been meant is refused.
+
+Nothing else in the house sees protobuf. A message that cannot be read raises `WireError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from pisces.errors import ConfigError
+from pisces.execute.network.wire import DecodeError, ToClient, ToServer
+from pisces.types import Layout, Plan, Report, Slice
+
+PROTOCOL = 1
+LARGEST = 1 << 63
+MOST_TASKS = 1000  # that a client may hold or train, and tell of
+MOST_TEXT = 1000  # characters of a reason or a name
+Encoding: TypeAlias = Literal["float32", "float64", "float16"]
+ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)  # in the order of their numbers
+
+
+class WireError(Exception):
+    """The other side said what nobody says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Announces bytes that follow in chunks: numbers, in a certain encoding."""
+
+    encoding: Encoding
+    num_bytes: int
+    crc32: int
+    zstd: bool = False
+    scale: float = 0.0  # float16: what was added to the weights it began from, divided by this
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The next part of what was announced."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Still there."""
+
+
+# --- what a client says ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A client introduces itself, and tells what it has of a run it was in before."""
+
+    num_examples: int
+    name: str = ""  # heeded only where there are no certificates
+    wished: int | None = None  # the number it would like to have
+    run: str = ""
+    holds: tuple[int, ...] = ()  # tasks of that run whose results it keeps
+    trains: tuple[int, ...] = ()  # tasks of that run it is at
+    pulls: bool = False
+    zstd: bool = False
+    protocol: int = PROTOCOL
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A task is done; its weights follow."""
+
+    task: int
+    report: Report
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A task cannot be done."""
+
+    task: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """The client goes, and says so."""
+
+
+# --- what the server says -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """A client is taken in; what was wanted of what it holds is to be sent, the rest kept."""
+
+    number: int
+    run: str
+    layout: Layout
+    settings: str = ""
+    beat_s: float = 30.0
+    wanted: tuple[int, ...] = ()
+    settled: tuple[int, ...] = ()  # to be forgotten
+    encoding: Encoding = "float32"  # of results
+    zstd: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A task; the weights to begin from follow, unless the client has them."""
+
+    task: int
+    version: int
+    plan: Plan
+    seed: int
+    deadline_s: float | None = None  # from now
+    content: Content | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A result is safe, or not wanted: forget it."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class CalledOff:
+    """Nobody waits for this task any more."""
+
+    task: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Hand in what there is of this task."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The run is over, or its server goes away and may come `again`."""
+
+    reason: str
+    again: bool
+
+
+FromClient: TypeAlias = Hello | Result | Chunk | Failure | Beat | Bye
+FromServer: TypeAlias = Welcome | Order | Chunk | Acknowledged | CalledOff | Pull | Beat | Over
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def to_server(said: FromClient) -> bytes:
+    """What a client says, as bytes."""
+    message = ToServer()
+    match said:
+        case Hello():
+            names = ("num_examples", "name", "wished", "run", "pulls", "zstd", "protocol")
+            _fill(message.hello, said, names)
+            message.hello.holds.extend(said.holds)
+            message.hello.trains.extend(said.trains)
+        case Result():
+            message.result.task = said.task
+            _fill(message.result.report, said.report, _REPORT)
+            _fill_content(message.result.content, said.content)
+        case Chunk():
+            message.chunk.data = said.data
+        case Failure():
+            _fill(message.failed, said, ("task", "reason"))
+        case Beat():
+            message.beat.SetInParent()
+        case Bye():
+            message.bye.SetInParent()
+    return bytes(message.SerializeToString())
+
+
+def to_client(said: FromServer) -> bytes:
+    """What the server says, as bytes."""
+    message = ToClient()
+    match said:
+        case Welcome():
+            _fill_welcome(message.welcome, said)
+        case Order():
+            _fill(message.order, said, ("task", "version", "seed", "deadline_s"))
+            _fill(message.order.plan, said.plan, _PLAN)
+            if said.content is not None:
+                _fill_content(message.order.content, said.content)
+        case Chunk():
+            message.chunk.data = said.data
+        case Acknowledged():
+            message.acknowledged.task = said.task
+            message.acknowledged.SetInParent()
+        case CalledOff():
+            _fill(message.called_off, said, ("task", "reason"))
+        case Pull():
+            message.pull.task = said.task
+            message.pull.SetInParent()
+        case Beat():
+            message.beat.SetInParent()
+        case Over():
+            _fill(message.over, said, ("reason", "again"))
+    return bytes(message.SerializeToString())
+
+
+_REPORT = ("num_examples", "loss", "loss_rms", "num_steps", "loss_left")
+_PLAN = ("epochs", "batch_size", "learning_rate", "proximal", "max_steps")
+
+
+def _fill(message: Any, values: object, names: tuple[str, ...]) -> None:
+    message.SetInParent()  # there even if all of it is zero
+    for name in names:
+        value = getattr(values, name)
+        if value is not None:
+            setattr(message, name, value)
+
+
+def _fill_content(message: Any, content: Content) -> None:
+    _fill(message, content, ("num_bytes", "crc32", "zstd", "scale"))
+    message.encoding = ENCODINGS.index(content.encoding)
+
+
+def _fill_welcome(message: Any, said: Welcome) -> None:
+    _fill(message, said, ("number", "run", "settings", "beat_s", "zstd"))
+    message.encoding = ENCODINGS.index(said.encoding)
+    message.wanted.extend(said.wanted)
+    message.settled.extend(said.settled)
+    for s in said.layout.slices:
+        message.layout.slices.add(
+            name=s.name, shape=s.shape, dtype=s.dtype, buffer=s.role == "buffer"
+        )
+    for name, of in said.layout.aliases:
+        message.layout.aliases.add(name=name, of=of)
+    message.layout.counters.extend(said.layout.counters)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def from_client(data: bytes) -> FromClient:
+    """What a client said; `WireError` if nobody says that."""
+    kind, said = _said(ToServer, data)
+    read: Mapping[str, Callable[[Any], FromClient]] = {
+        "hello": _hello,
+        "result": _result,
+        "chunk": lambda m: Chunk(m.data),
+        "failed": lambda m: Failure(_number(m.task), _text(m.reason)),
+        "beat": lambda _: Beat(),
+        "bye": lambda _: Bye(),
+    }
+    return read[kind](said)
+
+
+def from_server(data: bytes) -> FromServer:
+    """What the server said; `WireError` if no server says that."""
+    kind, said = _said(ToClient, data)
+    read: Mapping[str, Callable[[Any], FromServer]] = {
+        "welcome": _welcome,
+        "order": _order,
+        "chunk": lambda m: Chunk(m.data),
+        "acknowledged": lambda m: Acknowledged(_number(m.task)),
+        "called_off": lambda m: CalledOff(_number(m.task), _text(m.reason)),
+        "pull": lambda m: Pull(_number(m.task)),
+        "beat": lambda _: Beat(),
+        "over": lambda m: Over(_text(m.reason), m.again),
+    }
+    return read[kind](said)
+
+
+def _said(of: Any, data: bytes) -> tuple[str, Any]:
+    try:
+        message = of.FromString(data)
+    except DecodeError as error:
+        raise WireError("a message that cannot be read") from error
+    kind = message.WhichOneof("said")
+    if kind is None:
+        raise WireError("a message that says nothing known")
+    return kind, getattr(message, kind)
+
+
+def _number(value: int) -> int:
+    if value >= LARGEST:
+        raise WireError(f"a number of {value}, beyond 2^63")
+    return value
+
+
+def _numbers(values: Any) -> tuple[int, ...]:
+    if len(values) > MOST_TASKS:
+        raise WireError(f"{len(values)} tasks, more than {MOST_TASKS}")
+    return tuple(map(_number, values))
+
+
+def _text(value: str) -> str:
+    """Shortened and in one line: it goes to logs."""
+    return " ".join(value[:MOST_TEXT].split())
+
+
+def _optional(message: Any, name: str) -> Any:
+    return getattr(message, name) if message.HasField(name) else None
+
+
+def _hello(m: Any) -> Hello:
+    wished = _optional(m, "wished")
+    return Hello(
+        num_examples=_number(m.num_examples),
+        name=_text(m.name),
+        wished=None if wished is None else _number(wished),
+        run=_text(m.run),
+        holds=_numbers(m.holds),
+        trains=_numbers(m.trains),
+        pulls=m.pulls,
+        zstd=m.zstd,
+        protocol=m.protocol,
+    )
+
+
+def _result(m: Any) -> Result:
+    told = m.report
+    report = Report(
+        num_examples=_number(told.num_examples),
+        loss=_optional(told, "loss"),
+        loss_rms=_optional(told, "loss_rms"),
+        num_steps=_number(told.num_steps),
+        loss_left=_optional(told, "loss_left"),
+    )
+    return Result(_number(m.task), report, _content(m.content))
+
+
+def _content(m: Any) -> Content:
+    if m.encoding >= len(ENCODINGS):
+        raise WireError(f"an unknown encoding, {m.encoding}")
+    if not math.isfinite(m.scale):
+        raise WireError(f"a scale of {m.scale}")
+    return Content(ENCODINGS[m.encoding], _number(m.num_bytes), m.crc32, m.zstd, m.scale)
+
+
+def _welcome(m: Any) -> Welcome:
+    if not 0 < m.beat_s < math.inf or m.encoding >= len(ENCODINGS):
+        raise WireError(f"a beat every {m.beat_s} s, encoding {m.encoding}")
+    return Welcome(
+        number=_number(m.number),
+        run=_text(m.run),
+        layout=_layout(m.layout),
+        settings=m.settings,
+        beat_s=m.beat_s,
+        wanted=_numbers(m.wanted),
+        settled=_numbers(m.settled),
+        encoding=ENCODINGS[m.encoding],
+        zstd=m.zstd,
+    )
+
+
+def _layout(m: Any) -> Layout:
+    slices, start = [], 0
+    for s in m.slices:
+        stop = _number(start + math.prod(s.shape))
+        role: Literal["parameter", "buffer"] = "buffer" if s.buffer else "parameter"
+        slices.append(Slice(s.name, tuple(s.shape), s.dtype, role, start, stop))
+        start = stop
+    aliases = tuple((alias.name, alias.of) for alias in m.aliases)
+    return Layout(tuple(slices), aliases, tuple(m.counters))
+
+
+def _order(m: Any) -> Order:
+    p = m.plan
+    max_steps = _number(p.max_steps) if p.HasField("max_steps") else None
+    epochs, batch_size = _number(p.epochs), _number(p.batch_size)
+    try:
+        plan = Plan(epochs, batch_size, p.learning_rate, p.proximal, max_steps)
+    except ConfigError as error:
+        raise WireError(str(error)) from error
+    return Order(
+        task=_number(m.task),
+        version=_number(m.version),
+        plan=plan,
+        seed=_number(m.seed),
+        deadline_s=_optional(m, "deadline_s"),
+        content=_content(m.content) if m.HasField("content") else None,
+    )

@@ -1,0 +1,132 @@
+"""Weights as bytes, in chunks, and back; numpy only, so that a client needs no torch.
+
+Numbers are little-endian. Weights travel as they are. A result may be rounded: `float16` sends what
+training added, each number divided by one `scale` so that the largest is far from both ends of its
+range, which costs a relative error of 2^-11 of the step, not of the weights.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pisces.errors import MissingPackageError
+from pisces.execute.network.extra import needed
+from pisces.execute.network.messages import Content, Encoding, WireError
+
+Flat: TypeAlias = NDArray[Any]  # of float32 or float64
+CHUNK_BYTES = 1 << 20
+MOST_MESSAGE_BYTES = CHUNK_BYTES + 4096  # a chunk, and what is around it
+SLACK_BYTES = 4096  # by which zstd may make something longer, besides 1/256 of it
+DTYPES: dict[Encoding, str] = {"float32": "<f4", "float64": "<f8", "float16": "<f2"}
+LARGEST_HALF = 2.0**14  # of float16's 65504
+
+
+def exact(flat: Flat) -> Encoding:
+    """The encoding that keeps every bit."""
+    return "float64" if flat.dtype == np.float64 else "float32"
+
+
+def pack(flat: Flat, *, zstd: bool = False) -> tuple[Content, memoryview]:
+    """Weights as they are."""
+    encoding = exact(flat)
+    return _announced(encoding, flat.astype(DTYPES[encoding], copy=False), zstd, 0.0)
+
+
+def pack_step(flat: Flat, began: Flat, *, zstd: bool = False) -> tuple[Content, memoryview]:
+    """What was added to the weights one began from, in half the bytes."""
+    step = flat - began
+    largest = float(np.max(np.abs(step), initial=0.0))
+    scale = float(np.float32(largest / LARGEST_HALF)) if np.isfinite(largest) else 1.0
+    scaled = step / scale if scale > 0 else step
+    return _announced("float16", scaled.astype(DTYPES["float16"]), zstd, scale)
+
+
+def _announced(
+    encoding: Encoding, values: NDArray[Any], zstd: bool, scale: float
+) -> tuple[Content, memoryview]:
+    data = np.ascontiguousarray(values).data.cast("B")
+    if zstd:
+        data = memoryview(_zstandard().ZstdCompressor(level=1).compress(data))
+    return Content(encoding, len(data), zlib.crc32(data), zstd, scale), data
+
+
+def chunks(data: memoryview) -> Iterator[bytes]:
+    """In pieces that fit a message."""
+    for start in range(0, len(data), CHUNK_BYTES):
+        yield bytes(data[start : start + CHUNK_BYTES])
+
+
+class Intake:
+    """Takes in what was announced; never more than that, nor more than weights of a size take."""
+
+    def __init__(self, content: Content, size: int, *, wanted: Encoding = "float32") -> None:
+        self._content, self._size, self._wanted = content, size, wanted
+        if content.encoding not in ("float16", wanted):
+            raise WireError(f"weights of {content.encoding}, not {wanted}")
+        self._num_raw = size * np.dtype(DTYPES[content.encoding]).itemsize
+        self._check_length(content)
+        self._data = bytearray(content.num_bytes)
+        self._filled = 0
+
+    def _check_length(self, content: Content) -> None:
+        num, most = content.num_bytes, self._num_raw + self._num_raw // 256 + SLACK_BYTES
+        if not 0 < num <= most if content.zstd else num != self._num_raw:
+            raise WireError(f"{content.num_bytes} bytes of weights, not {self._num_raw}")
+
+    def add(self, data: bytes) -> None:
+        """The next chunk."""
+        stop = self._filled + len(data)
+        if not data or stop > len(self._data):
+            raise WireError("more chunks than announced, or an empty one")
+        self._data[self._filled : stop] = data
+        self._filled = stop
+
+    @property
+    def is_whole(self) -> bool:
+        """Is all of it there?"""
+        return self._filled == len(self._data)
+
+    def weights(self, began: Flat | None = None) -> Flat:
+        """The weights; what was rounded is added to those that training began from."""
+        if zlib.crc32(self._data) != self._content.crc32:
+            raise WireError("weights that were changed on their way: the checksum differs")
+        raw = self._decompressed() if self._content.zstd else self._data
+        values = np.frombuffer(raw, DTYPES[self._content.encoding])
+        dtype: Any = np.float64 if self._wanted == "float64" else np.float32
+        if self._content.encoding != "float16":
+            return values.astype(dtype, copy=False)  # native byte order
+        if began is None:
+            raise WireError("rounded weights, which only a result may have")
+        added: Flat = values.astype(dtype) * dtype(self._content.scale)
+        return began + added
+
+    def _decompressed(self) -> bytes:
+        zstandard = _zstandard()
+        data = bytes(self._data)
+        try:
+            # What a frame says of itself is where a small one asks for gigabytes.
+            if zstandard.frame_content_size(data) != self._num_raw:
+                raise WireError("compressed weights of another size")
+            return bytes(zstandard.ZstdDecompressor().decompress(data))
+        except zstandard.ZstdError as error:
+            raise WireError("compressed weights that cannot be read") from error
+
+
+def _zstandard() -> Any:
+    with needed():
+        import zstandard
+    return zstandard
+
+
+def can_decompress() -> bool:
+    """Is the package for it there?"""
+    try:
+        _zstandard()
+    except MissingPackageError:
+        return False
+    return True
