@@ -20,6 +20,9 @@ from pisces.execute.base import Capabilities, Executor, Handover
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.faulty import FaultyExecutor
 from pisces.execute.journal import Journaled
+from pisces.execute.latency import PerClient
+from pisces.execute.network.emulate import Emulated
+from pisces.execute.network.executor import NetworkExecutor
 from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor
 from pisces.record.journal import Journal
@@ -49,6 +52,10 @@ def journaled() -> Journaled:
     return Journaled(fake(), Tape(Journal(folder, {})), START)
 
 
+def emulated() -> Emulated:
+    return Emulated(fake(), PerClient(LATENCIES))
+
+
 def virtual() -> VirtualExecutor:
     return World(latencies=LATENCIES).executor()
 
@@ -58,6 +65,7 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
     "fake": fake,
     "faulty, without faults": lambda: FaultyExecutor(virtual(), layout=START.layout),
     "journaled": journaled,
+    "emulated": emulated,
 }
 every_executor = pytest.mark.parametrize("name", EXECUTORS)
 
@@ -75,6 +83,7 @@ def arrivals(events: Iterable[Event]) -> list[tuple[float, int]]:
 
 def test_every_executor_has_a_row() -> None:
     found = implementations(pisces.execute, "submit")
+    found -= {NetworkExecutor}  # its clients take the time they take: it has tests of its own
     assert found == {type(make()) for make in EXECUTORS.values()}
     assert found >= {VirtualExecutor, FakeExecutor, Journaled}
 
@@ -253,6 +262,9 @@ def test_can_be_closed(name: str) -> None:
 def test_those_around_another_pass_on_that_nobody_is_needed(tmp_path: Path) -> None:
     inner = fake()
     FaultyExecutor(inner, layout=START.layout).dismiss()
+    assert inner.is_dismissed
+    inner = fake()
+    Emulated(inner, PerClient(LATENCIES)).dismiss()
     assert inner.is_dismissed
     inner = fake()
     journaled = Journaled(inner, Tape(Journal(tmp_path, {})), START)
