@@ -10,7 +10,14 @@ from typing import Any, Protocol
 from pisces.errors import ConfigError
 from pisces.execute.network.desk import RefusedError
 from pisces.execute.network.messages import Hello
-from pisces.execute.network.tls import Identity, Revoked, is_loopback, peer_name, server_credentials
+from pisces.execute.network.tls import (
+    Identity,
+    Peer,
+    Revoked,
+    is_loopback,
+    peer_name,
+    server_credentials,
+)
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -22,11 +29,11 @@ class Door(Protocol):
         """Make the gRPC server listen there; gives the port."""
         ...
 
-    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> str:
-        """The name of who is there; `shown` is what gRPC knows of its certificate."""
+    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> Peer:
+        """Who is there; `shown` is what gRPC knows of its certificate."""
         ...
 
-    def still_welcome(self, shown: Mapping[str, Sequence[bytes]]) -> bool:
+    def may_stay(self, peer: Peer) -> bool:
         """May who came in stay?"""
         ...
 
@@ -47,19 +54,18 @@ class Guarded(Door):
         """Listen with TLS."""
         return int(server.add_secure_port(address, server_credentials(self._identity)))
 
-    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> str:
+    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> Peer:
         """The name in the certificate, whatever it says."""
         peer = peer_name(shown)
         if peer is None:
             raise RefusedError("its certificate is not a client's")
         if peer.serial in self._revoked:
             raise RefusedError(f"the certificate of {peer.name} is revoked")
-        return peer.name
+        return peer
 
-    def still_welcome(self, shown: Mapping[str, Sequence[bytes]]) -> bool:
+    def may_stay(self, peer: Peer) -> bool:
         """Not if it was revoked meanwhile."""
-        peer = peer_name(shown)
-        return peer is not None and peer.serial not in self._revoked
+        return peer.serial not in self._revoked
 
 
 class Open(Door):
@@ -75,12 +81,12 @@ class Open(Door):
             )
         return int(server.add_insecure_port(address))
 
-    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> str:
+    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> Peer:
         """What it says."""
         if NAME.fullmatch(hello.name) is None:
             raise RefusedError("a name has 1 to 64 letters, digits, dots, dashes and underscores")
-        return hello.name
+        return Peer(hello.name, 0)
 
-    def still_welcome(self, shown: Mapping[str, Sequence[bytes]]) -> bool:
+    def may_stay(self, peer: Peer) -> bool:
         """Always."""
         return True

@@ -25,6 +25,7 @@ from pisces.execute.network.rates import Buckets, Once
 from pisces.execute.network.session import Ending, Session
 from pisces.execute.network.shelf import Shelf
 from pisces.execute.network.stats import Stats
+from pisces.execute.network.tls import Peer
 from pisces.execute.network.wire import TALK
 
 with needed():
@@ -33,7 +34,7 @@ with needed():
 log = logging.getLogger("pisces")
 
 BURST = 5  # connections of one name at once
-ROUND_S = 1.0  # between two looks at who fell silent, or is no longer welcome
+ROUND_S = 3.0  # between two looks at who fell silent, or is no longer welcome
 FAREWELL_S = 0.5
 clock = time.monotonic
 
@@ -46,7 +47,7 @@ class Service:
         self.desk = make_desk(self)
         self._terms, self._door = self.desk.terms, door
         self._shelf = Shelf(self.desk.layout, zstd=self._terms.zstd)
-        self._sessions: dict[Session, Any] = {}  # with what was shown of a certificate
+        self._sessions: dict[Session, Peer] = {}
         self._connects = Buckets(self._terms.connects_per_minute / 60, BURST, clock)
         self._once = Once()
         self._rounds: Future[None] | None = None
@@ -123,10 +124,10 @@ class Service:
         while True:
             await asyncio.sleep(ROUND_S)
             silent_before = clock() - self._terms.silent_after_s
-            for session, shown in list(self._sessions.items()):
+            for session, peer in list(self._sessions.items()):
                 if session.heard_at < silent_before:
                     session.end("nothing was heard of it", "UNAVAILABLE")
-                elif not self._door.still_welcome(shown):
+                elif not self._door.may_stay(peer):
                     session.end("its certificate is revoked", "PERMISSION_DENIED")
 
     async def _stop(self) -> None:
@@ -169,15 +170,14 @@ class Service:
         hello = None if said is grpc.aio.EOF else from_client(said)
         if not isinstance(hello, Hello):
             raise WireError("the first word was no Hello")
-        shown = context.auth_context()
-        name = self._door.who(shown, hello)
-        if not self._connects.take(name):
-            return name, Ending("it connects too often", "RESOURCE_EXHAUSTED")
+        peer = self._door.who(context.auth_context(), hello)
+        if not self._connects.take(peer.name):
+            return peer.name, Ending("it connects too often", "RESOURCE_EXHAUSTED")
         session.pulls = hello.pulls
-        session.member = self.desk.enter(name, hello, session)
-        self._sessions[session] = shown
+        session.member = self.desk.enter(peer.name, hello, session)
+        self._sessions[session] = peer
         self.stats.num_connected += 1
-        return name, None
+        return peer.name, None
 
     async def _converse(self, session: Session, context: Any) -> Ending:
         """Read and write at once, until one is at its end or the session is ended."""

@@ -6,10 +6,11 @@ import asyncio
 from collections import OrderedDict
 
 from pisces.execute.network.messages import Chunk, Content, Encoding, to_client
-from pisces.execute.network.packing import Flat, chunks, pack
+from pisces.execute.network.packing import Flat, pack, parts
 from pisces.types import Layout, Task
 
 Packed = tuple[Content, list[bytes]]
+LARGE_BYTES = 1 << 20  # weights whose packing is worth a thread
 MOST_KEPT = 3  # of the versions sent last; slower clients' tasks are packed again
 
 
@@ -25,17 +26,25 @@ class Shelf:
     async def packed(self, task: Task) -> Packed:
         """The weights of a task's version."""
         if task.version not in self._kept:
-            loop = asyncio.get_running_loop()
-            self._kept[task.version] = loop.run_in_executor(None, _pack, task, self._zstd)
+            self._kept[task.version] = self._packing(task)
         self._kept.move_to_end(task.version)
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         return await asyncio.shield(self._kept[task.version])
 
+    def _packing(self, task: Task) -> asyncio.Future[Packed]:
+        """In a thread, unless that would take longer than the packing."""
+        loop = asyncio.get_running_loop()
+        if task.weights.layout.size * 8 > LARGE_BYTES or self._zstd:
+            return loop.run_in_executor(None, _pack, task, self._zstd)
+        done: asyncio.Future[Packed] = loop.create_future()
+        done.set_result(_pack(task, self._zstd))
+        return done
+
 
 def _pack(task: Task, zstd: bool) -> Packed:
-    content, data = pack(flat_of(task), zstd=zstd)
-    return content, [to_client(Chunk(chunk)) for chunk in chunks(data)]
+    content, rest = parts(*pack(flat_of(task), zstd=zstd))
+    return content, [to_client(Chunk(chunk)) for chunk in rest]
 
 
 def flat_of(task: Task) -> Flat:
