@@ -120,6 +120,7 @@ def test_the_executor_is_opened_in_the_folder_and_closed_whatever_happens(tmp_pa
         running.run(port, opens, protocol="port", by_whom="clients", made={}, out=tmp_path / "run")
     assert seen == [True]
     assert remote.num_closed == 1
+    assert not (tmp_path / "run").exists()  # another try may take the same folder
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "judge": {"policy", "recent"},
     "recent": set(),
     "clients": {"policy", "saving"},
-    # How many steps a plan has; where a journal is written, and who of it was let in.
+    # How many steps a plan has; where a journal is written, and who of it was let in; what a server
+    # tells of its run.
     "execute": {
         *("saving", "train.base", "train.shuffle", "record.journal", "record.segment"),
+        *("record.lines", "record.summary"),
         "clients.checks",
     },
     "train": {"data", "models"},
@@ -80,6 +82,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "journaling": {"clients.checks", "evaluate", "execute", "record.journal"},
     "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record"},
     "resuming": {"build", "config", "keeping", "record", "simulation"},
+    "hosting": {"*"},
+    "server": {"*"},
     "simulation": {"*"},
     "cli": {"*"},
     "__init__": {"*"},

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pisces import config as cfg
 from pisces import tables, world
@@ -48,7 +49,11 @@ from pisces.sense import check_deadline, check_sense
 from pisces.settings import Makers, checked, defaults_of
 from pisces.stop import Stop
 from pisces.train.base import Recipe
-from pisces.types import Plan
+from pisces.types import Layout, Plan
+
+if TYPE_CHECKING:
+    from pisces.execute.network.executor import NetworkExecutor
+    from pisces.execute.network.terms import Terms
 
 PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "pisces": pisces.pisces,
@@ -173,6 +178,33 @@ def virtual(s: Simulation) -> VirtualExecutor:
         layout=layout_of(s.model),
         availability=s.availability,
         failures=s.failures,
+    )
+
+
+def network(
+    listen: str,
+    layout: Layout,
+    folder: Path | None,
+    *,
+    certs: str | Path | None,
+    terms: Terms,
+    limits: Limits,
+    settings: str = "",
+) -> NetworkExecutor:
+    """An executor over the network, for a run in that folder; without `certs` in the clear."""
+    from pisces.execute.network.door import Guarded, Open  # these need packages of their own
+    from pisces.execute.network.executor import NetworkExecutor
+    from pisces.execute.network.roster import FILE, Roster
+
+    path = None if folder is None else folder / FILE
+    return NetworkExecutor(
+        listen,
+        layout,
+        Open() if certs is None else Guarded.of(certs),
+        roster=Roster(path, max_clients=limits.max_clients),
+        terms=terms,
+        limits=limits,
+        settings=settings,
     )
 
 

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -29,6 +29,7 @@ from pisces.record.checkpoint import Checkpoints
 from pisces.record.journal import Journaling
 from pisces.record.lines import Line, Memory, Recorder, Tee
 from pisces.record.summary import Tally
+from pisces.record.writer import RunFolder
 from pisces.types import Weights
 
 Opens = Callable[[Path | None], Executor]  # given the run's folder, which is there by then
@@ -60,13 +61,14 @@ def run(
     resume: bool = False,
     recall: Callable[[Line], None] = lambda _line: None,
     journaling: Journaling | None = None,
+    ready: Callable[[], None] = lambda: None,
 ) -> Ran:
     """Run a federation to its end, on the executor that `opens` gives.
 
     Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised. So does
     SIGTERM where there are `checkpoints`; it raises `Terminated`. `about` is written to the
     folder's config; `made` says what the run is, beside what the federation says; `tensors` are
-    what is saved of the last version.
+    what is saved of the last version. `ready` is called when nothing keeps it from beginning.
     """
     about = about or tomlkit.dumps(
         {"made_in": "Python", "protocol": protocol, "seed": federation.seed}
@@ -83,7 +85,7 @@ def run(
 
     with (
         closing(recorder),
-        _wired(federation, recorder, opens, path, what, journaling) as wired,
+        _wired(federation, recorder, opens, folder, what, journaling) as wired,
         _on_signals(wired[0].interrupt, also_terminated=checkpoints is not None) as heard,
     ):
         coordinator, tape = wired
@@ -94,6 +96,7 @@ def run(
             for line in kept.take_up(about, federation.weights.flat.device):
                 tally.add(line)
                 recall(line)
+        ready()
         weights = coordinator.run(kept.rest(checkpoints) if kept else lambda: None)
         wall_s = kept.wall_s if kept else clock()
         summary = _summary(federation, protocol, tally, by_whom)
@@ -109,18 +112,20 @@ def _wired(
     federation: Federation,
     recorder: Recorder,
     opens: Opens,
-    folder: Path | None,
+    folder: RunFolder | None,
     what: Mapping[str, Any],
     journaling: Journaling | None,
 ) -> Iterator[tuple[Coordinator, Tape | None]]:
     """The coordinator, and its tape if it keeps a journal; what was opened is closed at the end."""
-    executor = opens(folder)
-    try:
-        tape = None if folder is None else tape_for(executor, folder, what, journaling)
+    path = None if folder is None else folder.path
+    with ExitStack() as stack:
+        if folder is not None:
+            stack.callback(folder.abandon)
+        executor = opens(path)
+        stack.callback(executor.close)
+        tape = None if path is None else tape_for(executor, path, what, journaling)
         coordinator = build.wire(federation, recorder, executor, tape)
-    except BaseException:
-        executor.close()
-        raise
+        stack.pop_all()  # all went well
     with closing(coordinator):
         yield coordinator, tape
 

@@ -204,10 +204,15 @@ def _batch_row(batch: Batch) -> tuple[RenderableType, ...]:
 
 
 @contextmanager
-def shown(board: Board | Overview, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Show the board on stderr while it changes; gives the function that draws it anew."""
+def shown(
+    board: Board | Overview, quiet: bool, *, by_itself: bool = False
+) -> Iterator[Callable[[], None]]:
+    """Show the board on stderr while it changes; gives the function that draws it anew.
+
+    `by_itself` it is drawn anew every now and then as well.
+    """
     if quiet:
         yield lambda: None
         return
-    with Live(board, console=stderr, auto_refresh=False, transient=True) as live:
+    with Live(board, console=stderr, auto_refresh=by_itself, transient=True) as live:
         yield live.refresh

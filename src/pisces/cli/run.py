@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -76,11 +76,18 @@ def carry_out(job: Job, as_json: bool, quiet: bool) -> NoReturn:
             terminated = True
         except FinishedError as error:  # nothing to do is no failure: who asks again may rely on it
             stderr.print(str(error), highlight=False, markup=False, soft_wrap=True)
-    summary = _show(Run.open(job.folder), as_json, world.corrupted_clients(settings).tolist())
-    raise typer.Exit(TERMINATED if terminated else EXIT_CODES.get(summary["reason"], 0))
+    corrupted = world.corrupted_clients(settings).tolist()
+    summary = show(Run.open(job.folder), as_json, corrupted, f"pisces resume {job.folder}")
+    raise typer.Exit(code_of(summary, terminated=terminated))
 
 
-def _show(run: Run, as_json: bool, corrupted: Collection[int]) -> dict[str, Any]:
+def code_of(summary: Mapping[str, Any], *, terminated: bool) -> int:
+    """How the command ends, given how its run did."""
+    return TERMINATED if terminated else EXIT_CODES.get(summary["reason"], 0)
+
+
+def show(run: Run, as_json: bool, corrupted: Collection[int], again: str) -> dict[str, Any]:
+    """What came of a run, and how to go on with it."""
     summary = run.summary
     if as_json:
         print_json({**summary, "folder": str(run.path)})
@@ -88,7 +95,7 @@ def _show(run: Run, as_json: bool, corrupted: Collection[int]) -> dict[str, Any]
     stdout.print(run_table(run, target=summary["target"], metric=summary["metric"]))
     if corrupted:
         stdout.print(_found(corrupted, summary["distrusted"]), highlight=False)
-    more = f"; to go on: pisces resume {run.path}" if summary["reason"] == "interrupted" else ""
+    more = f"; to go on: {again}" if summary["reason"] == "interrupted" else ""
     stdout.print(f"written to {run.path}{more}", soft_wrap=True, highlight=False, markup=False)
     return summary
 
