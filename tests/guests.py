@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -22,6 +23,7 @@ from pisces.execute.network.messages import (
     to_server,
 )
 from pisces.execute.network.packing import pack, parts
+from pisces.execute.network.tls import Identity, channel_credentials
 from pisces.execute.network.wire import TALK
 from pisces.types import Report
 
@@ -33,13 +35,13 @@ OWN = [("grpc.use_local_subchannel_pool", 1)]  # a connection each
 class Guest(threading.Thread):
     """One client; `over` is what it was told at the end."""
 
-    def __init__(self, address: str, name: str) -> None:
+    def __init__(self, address: str, name: str, identity: Path | None = None) -> None:
         super().__init__(daemon=True)
         self.welcome: Welcome | None = None
         self.over: Over | None = None
         self.error: grpc.RpcError | None = None
         self.tasks: list[int] = []
-        self._address, self._name = address, name
+        self._address, self._name, self._identity = address, name, identity
         self._said: queue.Queue[bytes | None] = queue.Queue()
         self._flat = np.zeros(0, np.float32)
 
@@ -51,11 +53,17 @@ class Guest(threading.Thread):
             self.error = error
 
     def _talk(self) -> None:
-        with grpc.insecure_channel(self._address, OWN) as channel:
+        with self._channel() as channel:
             for data in channel.stream_stream(TALK)(iter(self._said.get, None)):
                 self._hear(from_server(data))
                 if self.over is not None:
                     break
+
+    def _channel(self) -> Any:
+        if self._identity is None:
+            return grpc.insecure_channel(self._address, OWN)
+        credentials = channel_credentials(Identity.load(self._identity))
+        return grpc.secure_channel(self._address, credentials, OWN)
 
     def leave(self) -> None:
         self._said.put(to_server(Bye()))
@@ -81,9 +89,11 @@ class Guest(threading.Thread):
 
 
 @contextmanager
-def guests(address: str, num: int) -> Iterator[list[Guest]]:
-    """So many clients, ended at the end."""
-    crowd = [Guest(address, f"guest-{number}") for number in range(num)]
+def guests(address: str, num: int, certs: Path | None = None) -> Iterator[list[Guest]]:
+    """So many clients, ended at the end; with certificates of theirs, if they are in a folder."""
+    names = [f"guest-{number}" for number in range(num)]
+    pems = [None if certs is None else certs / "clients" / f"{name}.pem" for name in names]
+    crowd = [Guest(address, name, pem) for name, pem in zip(names, pems, strict=True)]
     for guest in crowd:
         guest.start()
     try:

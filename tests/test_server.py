@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import threading
@@ -18,8 +19,10 @@ from guests import STEP, Guest, guests
 
 from pisces import build
 from pisces.errors import ConfigError, RunError
+from pisces.execute.network.certs import create
 from pisces.execute.network.terms import Terms
 from pisces.record.reader import Run
+from pisces.resuming import CLIENTS
 from pisces.server import Served, arrays_of, serve, weights_of
 from pisces.stop import Stop
 
@@ -39,7 +42,7 @@ def served(num: int = 2, **how: Any) -> tuple[Served, list[Guest]]:
     with ExitStack() as stack:
 
         def come(address: str) -> None:
-            crowds.append(stack.enter_context(guests(address, num)))
+            crowds.append(stack.enter_context(guests(address, num, how.get("certs"))))
 
         came = serve("fedbuff", ready=come, **{**told, **how})
     return came, crowds[0]
@@ -86,6 +89,20 @@ def test_it_goes_on(tmp_path: Path) -> None:
         served(0, out=out, resume=True, stop=Stop(versions=6), concurrency=3)
 
 
+def test_with_certificates_names_are_those_of_the_certificates(tmp_path: Path) -> None:
+    authority = create(tmp_path / "certs", "us", 30)
+    authority.server(["127.0.0.1"], 30)
+    authority.clients(["guest-0", "guest-1"], 30)
+    out = tmp_path / "run"
+    came, _ = served(certs=tmp_path / "certs", insecure=False, out=out)
+    assert came.summary["reason"] == "versions"
+    told = [json.loads(line) for line in (out / CLIENTS).read_text().splitlines()]
+    assert {line["name"] for line in told if "name" in line} == {"guest-0", "guest-1"}
+
+
+@pytest.mark.skipif(
+    threading.current_thread() is not threading.main_thread(), reason="others hear no signals"
+)
 def test_an_interruption_saves_it_and_clients_hear_that_it_may_come_back(tmp_path: Path) -> None:
     main, seen = threading.get_ident(), list[Guest]()
 

@@ -130,6 +130,7 @@ def serve(
 ) -> Ran:
     """Serve the run of a config; the data is only tested on here, but for latencies to emulate."""
     config = job.config
+    _warn_of_what_is_simulated(config)
     torch.set_num_threads(config.train.threads)
     simulation = build.simulation(config)
     limits = replace(simulation.limits, max_clients=config.clients.count)
@@ -163,6 +164,12 @@ def serve(
             recall=recall_all,
             ready=lambda: ready(host),
         )
+
+
+def _warn_of_what_is_simulated(config: cfg.Config) -> None:
+    for name in ("availability", "failures", "hostile"):
+        if getattr(config, name) != cfg.Config.model_fields[name].default:
+            log.warning("[%s] is about simulated clients: real ones do what they do", name)
 
 
 def terms_of(network: Network) -> Terms:

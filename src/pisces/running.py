@@ -32,6 +32,7 @@ from pisces.record.summary import Tally
 from pisces.record.writer import RunFolder
 from pisces.types import Weights
 
+ASK_AGAIN_S = 0.1
 Opens = Callable[[Path | None], Executor]  # given the run's folder, which is there by then
 Tensors = Callable[[Weights], Mapping[str, torch.Tensor]]
 
@@ -86,7 +87,7 @@ def run(
     with (
         closing(recorder),
         _wired(federation, recorder, opens, folder, what, journaling) as wired,
-        _on_signals(wired[0].interrupt, also_terminated=checkpoints is not None) as heard,
+        _on_signals(wired[0], also_terminated=checkpoints is not None) as heard,
     ):
         coordinator, tape = wired
         if folder is not None and coordinator.is_real_time:
@@ -131,13 +132,22 @@ def _wired(
 
 
 @contextmanager
-def _on_signals(interrupt: Callable[[], None], *, also_terminated: bool) -> Iterator[set[int]]:
-    """Turn Ctrl-C into a wish; only the main thread ever hears of it. Tells which were heard."""
+def _on_signals(coordinator: Coordinator, *, also_terminated: bool) -> Iterator[set[int]]:
+    """Turn Ctrl-C into a wish; only the main thread ever hears of it. Tells which were heard.
+
+    Where the loop cannot be broken off just then, it is asked again: it may be about to wait for
+    something that never happens.
+    """
     heard: set[int] = set()
+    timers: list[threading.Timer] = []
 
     def hear(number: int, _frame: FrameType | None) -> None:
         heard.add(number)
-        interrupt()
+        coordinator.interrupt()
+        if coordinator.reason is None and hasattr(signal, "pthread_kill"):
+            main = threading.main_thread().ident
+            timers[:] = [threading.Timer(ASK_AGAIN_S, signal.pthread_kill, (main, number))]
+            timers[0].start()
 
     in_main = threading.current_thread() is threading.main_thread()
     numbers = [signal.SIGINT, *([signal.SIGTERM] if also_terminated else [])] if in_main else []
@@ -145,6 +155,9 @@ def _on_signals(interrupt: Callable[[], None], *, also_terminated: bool) -> Iter
     try:
         yield heard
     finally:
+        for timer in timers:  # while they still would be heard here
+            timer.cancel()
+            timer.join()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -8,15 +8,22 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from guests import guests
+from rich.console import Console
 
+from pisces.cli.progress import Standing
+from pisces.cli.serve import ServerBoard
 from pisces.execute.network.roster import FILE
+from pisces.execute.network.stats import Stats
 from pisces.record.reader import Run
 from pisces.resuming import CLIENTS
+from pisces.tables import StopAt
 
 CONFIG = """
 protocol = "fedbuff"
@@ -168,3 +175,28 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(
 ) -> None:
     assert reason in refused(pisces("serve", "--listen", "127.0.0.1:0", *args))
     assert not (config.parent / "run").exists()
+
+
+def test_the_board_says_who_is_there(config: Path) -> None:
+    stop = StopAt()
+    board = ServerBoard("accuracy", [Standing("fedbuff", 1, stop)])
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(board)
+    assert "connected" not in console.export_text()
+    stats = Stats(num_connected=3, num_given=2)
+    board.host = SimpleNamespace(stats=stats)  # type: ignore[assignment]
+    console.print(board)
+    told = console.export_text()
+    assert "3 connected, 2 running" in told
+    assert "kept out" not in told
+    stats.refused["no TLS"] = 4
+    console.print(board)
+    assert "3 connected, 2 running, 4 times kept out" in console.export_text()
+
+
+def test_what_only_simulated_clients_do_is_warned_of(
+    config: Path, pisces: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    simulated = ("--set", "failures.crash=0.5", "--listen", "0.0.0.0:0", "--insecure")
+    assert "this machine only" in refused(pisces("serve", config, *simulated))
+    assert [m for m in caplog.messages if m.startswith("[failures]")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -14,6 +15,7 @@ from pisces.cli.options import Changes, ConfigFile, Out, fresh_folder
 from pisces.cli.progress import Board, Listener, Standing, shown
 from pisces.errors import FinishedError, Terminated
 from pisces.record.reader import Run, called
+from pisces.record.writer import SUMMARY
 from pisces.report.table import run_table
 
 if TYPE_CHECKING:
@@ -76,9 +78,16 @@ def carry_out(job: Job, as_json: bool, quiet: bool) -> NoReturn:
             terminated = True
         except FinishedError as error:  # nothing to do is no failure: who asks again may rely on it
             stderr.print(str(error), highlight=False, markup=False, soft_wrap=True)
+    require_summary(job.folder)
     corrupted = world.corrupted_clients(settings).tolist()
     summary = show(Run.open(job.folder), as_json, corrupted, f"pisces resume {job.folder}")
     raise typer.Exit(code_of(summary, terminated=terminated))
+
+
+def require_summary(folder: Path) -> None:
+    """End here where a run was interrupted before it began: there is nothing to show."""
+    if not (folder / SUMMARY).exists():
+        raise typer.Exit(EXIT_CODES["interrupted"])
 
 
 def code_of(summary: Mapping[str, Any], *, terminated: bool) -> int:

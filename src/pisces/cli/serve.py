@@ -15,7 +15,7 @@ from pisces import config
 from pisces.cli.console import Json, Quiet, Verbose, set_up_logging, stderr
 from pisces.cli.options import Changes, Out, fresh_folder
 from pisces.cli.progress import Board, Listener, Standing, shown
-from pisces.cli.run import code_of, show
+from pisces.cli.run import code_of, require_summary, show
 from pisces.errors import ConfigError, FinishedError, Terminated
 from pisces.record.reader import Run, called
 
@@ -120,6 +120,7 @@ def carry_out(job: Job, place: Place, *, emulate: bool, as_json: bool, quiet: bo
             terminated = True
         except FinishedError as error:
             stderr.print(str(error), highlight=False, markup=False, soft_wrap=True)
+    require_summary(job.folder)
     summary = show(Run.open(job.folder), as_json, (), _again(job, place, emulate))
     raise typer.Exit(code_of(summary, terminated=terminated))
 
