@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -56,14 +57,11 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def command(*args: object) -> list[str]:
-    return [sys.executable, "-m", "pisces", "serve", *map(str, args)]
-
-
 @contextmanager
 def server(*args: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server that listens in the clear, and its address."""
-    told = command(*args, "--insecure", "--listen", "127.0.0.1:0", "--quiet", "--json")
+    how = ("--insecure", "--listen", "127.0.0.1:0", "--quiet", "--json")
+    told = [sys.executable, "-m", "pisces", "serve", *map(str, args), *how]
     process = subprocess.Popen(told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
@@ -119,6 +117,7 @@ def test_it_ends_when_told_to_and_goes_on(
     with server(config, "--out", out, *forever) as (process, address), guests(address, 2) as crowd:
         while sum(len(guest.tasks) for guest in crowd) < 10:
             assert process.poll() is None
+            time.sleep(0.02)
         process.send_signal(how)
         process.communicate(timeout=60)
     if how == signal.SIGTERM:
@@ -145,10 +144,9 @@ def test_latencies_are_emulated(config: Path, tmp_path: Path, pisces: Callable[.
     assert "emulated was True, and is False" in refused(pisces("serve", *again))
 
 
-def test_how_to_go_on_is_said(config: Path, tmp_path: Path) -> None:
-    told = command(config, "--insecure", "--listen", "127.0.0.1:0", "--out", tmp_path / "run")
-    process = subprocess.Popen(told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
+def test_how_to_go_on_is_said(config: Path, tmp_path: Path, start: Callable[..., Any]) -> None:
+    here = ("--insecure", "--listen", "127.0.0.1:0")
+    process = start("serve", config, *here, "--out", tmp_path / "run")
     assert process.stderr.readline().startswith("listening")
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
