@@ -9,10 +9,12 @@ off is not handed out.
 from __future__ import annotations
 
 import heapq
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 
 import torch
 
@@ -27,7 +29,7 @@ from pisces.execute.network.stats import Stats
 from pisces.execute.network.terms import Terms
 from pisces.types import Arrived, Event, Failed, Joined, Layout, Left, Task, Weights
 
-LATE_S = 1.0  # woken for an instant less late than this, it is taken to be that instant
+LATE_S = 1.0  # further behind than this, the loop does not catch up instant by instant
 LONGEST_S = 3600.0  # of one sleep
 
 
@@ -50,8 +52,10 @@ class NetworkExecutor(Executor):
         self._terms = terms or Terms()
         self._roster = roster or Roster(max_clients=self._limits.max_clients)
         self._settings = settings
-        self._inbox: list[Event | Landed] = []
-        self._rings = threading.Condition()
+        self._inbox: deque[tuple[float, Event | Landed]] = deque()  # with when it came
+        self._bell: SimpleQueue[None] = SimpleQueue()  # rings when something was put there
+        self._present: set[int] = set()  # as the loop was told
+        self._num_joins: Counter[int] = Counter()  # that it was told of, by client
         self._running: dict[int, Task] = {}
         self._due: list[tuple[float, int]] = []  # when a task's time is up
         self._handed_out: list[int] = []
@@ -84,7 +88,7 @@ class NetworkExecutor(Executor):
 
     def refuse(self, reason: str) -> None:
         """Count somebody whom the TLS handshake kept out; from any thread."""
-        self._service.post(partial(self._service.refuse, "a connection", reason))
+        self._service.post(partial(self._service.refuse, reason))
 
     # --- the contract -----------------------------------------------------------------------------
 
@@ -134,7 +138,7 @@ class NetworkExecutor(Executor):
         """Let it all go out."""
         if self._unsaid:
             words, self._unsaid = self._unsaid, []
-            self._service.post(partial(_say_all, words))
+            self._service.post(*words)
 
     def acknowledge(self, but_not: Collection[int] = ()) -> None:
         """Tell clients that their results are safe."""
@@ -149,16 +153,14 @@ class NetworkExecutor(Executor):
         self.send()
         if self._began is None:
             return self._begin()
-        due_at = self._next_due()
-        wake_at = min(until, due_at)
-        heard = self._listen(lambda: self._elapsed() >= wake_at, wake_at)
-        self._now = max(self._now, self._elapsed() if heard else self._woken(wake_at))
-        events = [event for said in heard for event in self._events(said)]
-        return [*events, *self._expired()]
+        wake_at = min(until, self._next_due())
+        self._listen(lambda: bool(self._inbox) or self._elapsed() >= wake_at, wake_at)
+        return [*self._taken(wake_at), *self._expired()]
 
     def take_over(self, left: Handover) -> None:
         """Go on with those that were there, and what they were at."""
         self._now, self._began = left.now, clock() - left.now
+        self._present.update(left.present)
         given = []
         for task, started_at in left.running:
             self._running[task.id] = task
@@ -196,23 +198,18 @@ class NetworkExecutor(Executor):
 
     def _begin(self) -> list[Event]:
         """The clock starts when there are clients enough."""
-        heard = self._listen(self._are_enough, None)
+        self._listen(self._are_enough, float("inf"))
         self._began = clock()
-        return [event for said in heard for event in self._events(said)]
+        return self._taken(0.0)
 
     def _are_enough(self) -> bool:
-        last = {e.client: e for e in self._inbox if isinstance(e, Joined | Left)}
+        said = [said for _, said in list(self._inbox)]
+        last = {e.client: e for e in said if isinstance(e, Joined | Left)}
         num_present = sum(isinstance(e, Joined) for e in last.values())
         return num_present >= self._terms.at_least
 
     def _elapsed(self) -> float:
-        assert self._began is not None
-        return clock() - self._began
-
-    def _woken(self, wake_at: float) -> float:
-        """A machine wakes a little late; who was to decide at an instant decides as of then."""
-        elapsed = self._elapsed()
-        return wake_at if elapsed - wake_at < LATE_S else elapsed
+        return 0.0 if self._began is None else clock() - self._began
 
     def _next_due(self) -> float:
         while self._due and self._due[0][1] not in self._running:
@@ -223,20 +220,33 @@ class NetworkExecutor(Executor):
 
     def _hear(self, said: Event | Landed) -> None:
         """From the network's thread."""
-        with self._rings:
-            self._inbox.append(said)
-            self._rings.notify()
+        self._inbox.append((clock(), said))
+        self._bell.put(None)
 
-    def _listen(self, is_enough: Callable[[], bool], until: float | None) -> list[Event | Landed]:
-        """Take what is in the inbox, when there is something or it is enough."""
-        with self._rings:
-            while not (is_enough() or (until is not None and self._inbox)):
-                left = LONGEST_S if until is None else until - self._elapsed()
-                with self._listening():
-                    self._rings.wait(min(max(left, 0.0), LONGEST_S))
-            heard, self._inbox = self._inbox, []
+    def _listen(self, is_enough: Callable[[], bool], until: float) -> None:
+        """Until it is enough; broken off, it has taken nothing but the sound of a bell."""
+        while not is_enough():
+            left = until - self._elapsed()
+            with self._listening(), suppress(Empty):
+                self._bell.get(timeout=min(max(left, 0.0), LONGEST_S))
+
+    def _taken(self, until: float) -> list[Event]:
+        """What came up to an instant, even if it is a little later by now: the loop decides as of
+        then, and hears of the rest afterwards, as it would in virtual time.
+        """
+        began, elapsed = self._began or 0.0, self._elapsed()
+        is_behind = elapsed - until >= LATE_S
+        heard: list[Event | Landed] = []
+        came = math.nextafter(self._now, math.inf) if self._now else 0.0  # no instant comes twice
+        while self._inbox and (is_behind or self._inbox[0][0] - began <= until):
+            at, said = self._inbox.popleft()
+            came = max(came, at - began)
+            heard.append(said)
+            with suppress(Empty):
+                self._bell.get_nowait()
+        self._now = came if heard else max(self._now, elapsed if is_behind else until)
         self._roster.sync()  # before anybody hears of a new number
-        return heard
+        return [event for said in heard for event in self._events(said)]
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -252,12 +262,14 @@ class NetworkExecutor(Executor):
             case Landed():
                 return self._landed(said)
             case Joined():
+                self._present.add(said.client)
+                self._num_joins[said.client] += 1
                 return [Joined(self._now, said.client, said.num_examples)]
             case Failed(task_id=int(task_id)):
                 if self._running.pop(task_id, None) is None:
                     return []
                 return [Failed(self._now, said.client, said.reason, task_id)]
-            case Left():
+            case Left() if said.client in self._present:
                 return [self._left(said.client, said.reason)]
             case _:
                 return []
@@ -274,6 +286,7 @@ class NetworkExecutor(Executor):
 
     def _left(self, client: int, reason: str) -> Left:
         """With it go its tasks: one, usually."""
+        self._present.discard(client)
         tasks = [task.id for task in self._running.values() if task.client == client]
         for task_id in tasks:
             del self._running[task_id]
@@ -284,12 +297,8 @@ class NetworkExecutor(Executor):
         events: list[Event] = []
         while self._next_due() <= self._now:
             _, task_id = heapq.heappop(self._due)
-            task = self._running.pop(task_id)
-            self._unsaid.append(partial(self._desk.expire, task_id, task.client))
-            events.append(Left(self._now, task.client, "deadline passed", task_id))
+            client = self._running[task_id].client
+            num_joins = self._num_joins[client]
+            self._unsaid.append(partial(self._desk.expire, task_id, client, num_joins))
+            events.append(self._left(client, "deadline passed"))
         return events
-
-
-def _say_all(words: Sequence[Callable[[], None]]) -> None:
-    for word in words:
-        word()
