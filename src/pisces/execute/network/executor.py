@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -140,10 +140,11 @@ class NetworkExecutor(Executor):
             words, self._unsaid = self._unsaid, []
             self._service.post(*words)
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, but_not: Collection[int] = ()) -> None:
         """Tell clients that their results are safe."""
-        if self._handed_out:
-            safe, self._handed_out = self._handed_out, []
+        safe = [task_id for task_id in self._handed_out if task_id not in but_not]
+        if safe:
+            self._handed_out = [task_id for task_id in self._handed_out if task_id in but_not]
             self._unsaid.append(partial(self._desk.settle, safe))
 
     def wait(self, until: float) -> list[Event]:
