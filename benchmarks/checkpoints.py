@@ -156,7 +156,7 @@ class Untrained(Simulation):
 def single(folder: Path, name: str, model: nn.Module, shape: tuple[int, ...], num: int) -> Row:
     """A checkpoint after `num` versions, the next one, and how long it takes to go back to it."""
     memory, store = Memory(), Store(folder / name)
-    coordinator = build.wire(parts(Untrained, model, federation(shape, NUM_EACH)), memory)
+    coordinator = build.simulated(parts(Untrained, model, federation(shape, NUM_EACH)), memory)
 
     def write() -> None:
         store.save(Saved(coordinator.state(), Position(), {}, "", 0.0), keep=2)

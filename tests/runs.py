@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from worlds import weights
 
 from pisces.aggregate.mean import DiscountedMean
-from pisces.build import PARTS, PROTOCOLS, simulation, wire
+from pisces.build import PARTS, PROTOCOLS, simulated, simulation
 from pisces.clients.checks import Limits
 from pisces.clients.manager import ClientManager
 from pisces.config import parse
@@ -223,7 +223,7 @@ def train_digits(
 ) -> tuple[list[Line], Weights]:
     """Its log and its last version."""
     memory = Memory()
-    weights = wire(digits(protocol, changes, seed=seed), memory).run()
+    weights = simulated(digits(protocol, changes, seed=seed), memory).run()
     return memory.lines, weights
 
 

@@ -31,7 +31,7 @@ from pisces.execute.network.messages import (
     from_client,
     to_client,
 )
-from pisces.execute.network.packing import MOST_MESSAGE_BYTES, Intake, chunks, pack
+from pisces.execute.network.packing import MOST_MESSAGE_BYTES, Intake, pack, parts
 from pisces.types import Layout, Plan, Slice
 
 PATIENCE_S = 20.0  # of a script that waits for a client
@@ -97,8 +97,11 @@ class Talk:
         data = memoryview(b"")
         if weights is not None:
             content, data = pack(weights)
+        pieces: Iterator[bytes] = iter(())
+        if content is not None:
+            content, pieces = parts(content, data)
         await self.say(Order(task, version, plan, seed, content=content))
-        for chunk in list(chunks(data))[:num_chunks]:
+        for chunk in list(pieces)[:num_chunks]:
             await self.say(Chunk(chunk))
 
     async def result(self, began: NDArray[Any] = ZEROS) -> tuple[Result, NDArray[Any]]:
@@ -132,7 +135,9 @@ Script = Callable[[Talk], Awaitable[None]]
 class Scripted:
     """A server in a thread of its own; what went wrong in a script is in `errors`."""
 
-    def __init__(self, scripts: Sequence[Script], *, port: int = 0, layout: Layout = LAYOUT) -> None:
+    def __init__(
+        self, scripts: Sequence[Script], *, port: int = 0, layout: Layout = LAYOUT
+    ) -> None:
         self._scripts, self._layout = list(scripts), layout
         self.talks: list[Talk] = []
         self.errors: list[BaseException] = []

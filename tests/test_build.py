@@ -20,7 +20,7 @@ import torch
 from worlds import view
 
 from pisces import build, parts, protocols
-from pisces.build import resolved, settings_of, simulation, wire
+from pisces.build import resolved, settings_of, simulated, simulation
 from pisces.clients.checks import Limits
 from pisces.config import Config, check, parse
 from pisces.errors import ConfigError, DataError, MissingDataError, PiscesError
@@ -281,7 +281,7 @@ def test_the_backend_changes_nothing_but_the_speed() -> None:
         workers = 2 if backend == "pool" else 1
         settings = (f"train.backend={backend}", f"train.workers={workers}", "stop.time_s=120")
         memory = Memory()
-        with closing(wire(built(*settings), memory)) as coordinator:
+        with closing(simulated(built(*settings), memory)) as coordinator:
             coordinator.run()
         logs[backend] = memory.lines
     assert logs["pool"] == logs["sequential"]
@@ -678,7 +678,7 @@ def test_what_is_wired_runs() -> None:
         "stop.versions=2",
         "train.learning_rate=0.5",
     )
-    weights = wire(s, memory).run()
+    weights = simulated(s, memory).run()
     kinds = [line["kind"] for line in memory.lines]
     assert kinds.count("joined") == 10
     assert kinds.count("aggregated") == 2
@@ -690,7 +690,7 @@ def test_what_is_wired_runs() -> None:
 @pytest.mark.parametrize("metric", ["accuracy", "loss"])
 def test_the_test_set_is_measured_by_accuracy_and_loss(metric: str) -> None:
     memory = Memory()
-    wire(
+    simulated(
         simulation(
             check(
                 {

@@ -546,6 +546,46 @@ def test_ctrl_c_while_training_ends_the_run_cleanly() -> None:
     assert_lawful(run.memory.lines, 2)
 
 
+def dismissals(stop: Stop, interrupted_in: int | None = None) -> tuple[FakeExecutor, list[Line]]:
+    """A run on an executor that notes what it is told at the end."""
+    world = World(stop=stop)
+
+    def answer(task: Task, now: float) -> list[Event]:
+        done = outcome(task)
+        at = now + 1 + task.client
+        return [Arrived(at, task.id, task.client, done.weights, done.report)]
+
+    class Noting(FakeExecutor):
+        num_waits = 0
+
+        def wait(self, until: float) -> list[Event]:
+            self.num_waits += 1
+            if self.num_waits == interrupted_in:
+                raise KeyboardInterrupt
+            assert not self.is_dismissed
+            return super().wait(until)
+
+    executor = Noting([Joined(0.0, client, NUM_EXAMPLES) for client in range(6)], answer)
+    return executor, assemble("fedbuff", world, executor=executor).run()
+
+
+def test_the_end_for_good_calls_everybody_off_and_sends_them_home() -> None:
+    executor, lines = dismissals(Stop(versions=2))
+    running = {line["task"] for line in of_kind(lines, "failed")}
+    assert len(running) > 0
+    assert set(executor.cancelled) == running
+    assert executor.is_dismissed
+
+
+def test_an_interruption_is_recorded_and_clients_go_on() -> None:
+    executor, lines = dismissals(Stop(versions=9), interrupted_in=4)
+    assert reason(lines) == "interrupted"
+    assert {line["reason"] for line in of_kind(lines, "failed")} == {"the run stopped"}
+    assert len(of_kind(lines, "failed")) == 3  # all that ran
+    assert executor.cancelled == []
+    assert not executor.is_dismissed
+
+
 def test_an_interruption_while_deciding_waits_for_the_turn_to_end() -> None:
     # Asked for while task 3 is being handed over: that turn starts everybody it means to.
     run: Assembled

@@ -25,7 +25,7 @@ from runs import (
     through_json,
 )
 
-from pisces.build import PROTOCOLS, wire
+from pisces.build import PROTOCOLS, simulated
 from pisces.evaluate import Schedule
 from pisces.execute.failures import Failures
 from pisces.execute.virtual import VirtualExecutor
@@ -255,12 +255,12 @@ def test_a_version_is_saved_once_however_many_tasks_need_it() -> None:
 def test_real_training_goes_on_bit_by_bit(protocol: str, backend: str) -> None:
     whole, first, second = Memory(), Memory(), Memory()
     how = [f"train.backend={backend}"]
-    expected = wire(digits(protocol, how), whole).run()
-    coordinator = wire(digits(protocol, how), first)
+    expected = simulated(digits(protocol, how), whole).run()
+    coordinator = simulated(digits(protocol, how), first)
     for _ in range(3):
         coordinator.step()
     assert coordinator.reason is None
-    fresh = wire(digits(protocol, how), second)
+    fresh = simulated(digits(protocol, how), second)
     fresh.restore(through_json(coordinator.state()))
     weights = fresh.run()
     assert log_bytes(first.lines + second.lines) == log_bytes(whole.lines)

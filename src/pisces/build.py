@@ -1,13 +1,13 @@
 """The only place that wires objects: settings in, a coordinator ready to run out.
 
-    Config --simulation()--> Simulation --wire()--> Coordinator
+    Config --simulation()--> Simulation --.federation()--> Federation --wire()--> Coordinator
 
-A `Simulation` holds the parts as objects, so the Python API can bring its own.
+A `Simulation` holds the parts as objects, so the Python API can bring its own; a `Federation` those
+of them that a server needs, wherever its clients are.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,16 +21,17 @@ from pisces.clients.checks import Limits
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.errors import ConfigError
-from pisces.evaluate import Background, Evaluator, Inline, Schedule, TestSet
+from pisces.evaluate import Background, Evaluator, Inline, Nothing, Schedule
 from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
 from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor
 from pisces.explain import known
+from pisces.federation import Federation
 from pisces.journaling import journaled
 from pisces.machine import device_of
 from pisces.mix import Part, whose
-from pisces.models.flat import flatten, layout_of
+from pisces.models.flat import layout_of
 from pisces.parts import Simulation
 from pisces.policy import ANSWERS, Policies, Trait
 from pisces.protocols import aggregators, arrivals, buffered, judges, pacers, pisces, synchronous
@@ -129,42 +130,38 @@ PARTS = dict(zip(ANSWERS, (SELECTORS, PACERS, AGGREGATORS, JUDGES), strict=True)
 
 
 def wire(
-    simulation: Simulation,
-    recorder: Recorder,
-    executor: Executor | None = None,
-    tape: Tape | None = None,
+    federation: Federation, recorder: Recorder, executor: Executor, tape: Tape | None = None
 ) -> Coordinator:
-    """A coordinator over a virtual executor, or another; with a `tape` it keeps a journal."""
-    s = simulation
-    device = device_of(s.device)
-    weights = flatten(s.model.to(device))
-    executor = executor or virtual(s)
-    test_set = s.goal.test_set(  # on a model of its own, so that testing never disturbs training
-        copy.deepcopy(s.model), s.data.test_inputs.to(device), s.data.test_targets.to(device)
-    )
-    evaluator = _evaluator(executor, test_set)
+    """A coordinator over an executor; with a `tape` it keeps a journal."""
+    f = federation
+    evaluator = _evaluator(f, executor)
     if tape is not None:
-        executor, evaluator = journaled(executor, evaluator, tape, weights, s.limits)
+        executor, evaluator = journaled(executor, evaluator, tape, f.weights, f.limits)
     return Coordinator(
-        policies=s.policies,
+        policies=f.policies,
         executor=executor,
         manager=ClientManager(
-            weights.layout,
-            judge=s.policies.judge,
-            limits=s.limits,
-            credits=s.credits,
-            staleness_window=s.staleness_window,
+            f.weights.layout,
+            judge=f.policies.judge,
+            limits=f.limits,
+            credits=f.credits,
+            staleness_window=f.staleness_window,
         ),
         evaluator=evaluator,
         recorder=recorder,
-        weights=weights,
-        plans=s.plans,
-        stop=s.stop,
-        schedule=s.schedule,
-        seed=s.seed,
-        tick_s=s.tick_s,
-        deadline_s=s.deadline_s,
+        weights=f.weights,
+        plans=f.plans,
+        stop=f.stop,
+        schedule=Schedule() if f.yardstick is None else f.schedule,
+        seed=f.seed,
+        tick_s=f.tick_s,
+        deadline_s=f.deadline_s,
     )
+
+
+def simulated(simulation: Simulation, recorder: Recorder) -> Coordinator:
+    """A coordinator of a simulation, in virtual time."""
+    return wire(simulation.federation(), recorder, virtual(simulation))
 
 
 def virtual(s: Simulation) -> VirtualExecutor:
@@ -179,8 +176,11 @@ def virtual(s: Simulation) -> VirtualExecutor:
     )
 
 
-def _evaluator(executor: Executor, test_set: TestSet) -> Evaluator:
-    return Background(test_set) if executor.capabilities.real_time else Inline(test_set)
+def _evaluator(federation: Federation, executor: Executor) -> Evaluator:
+    if federation.yardstick is None:
+        return Nothing()
+    measure = federation.yardstick.make()
+    return Background(measure) if executor.capabilities.real_time else Inline(measure)
 
 
 # --- from a config --------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pisces.errors import ConfigError, DataError
-from pisces.execute.network.desk import Progress, Watcher
-from pisces.execute.network.door import Door
+from pisces.execute.network.bench import Progress, Watcher
+from pisces.execute.network.entrance import Entrance
 from pisces.execute.network.joining import Outcome, take_part
 from pisces.execute.network.messages import Welcome
 from pisces.execute.network.packing import Flat
@@ -85,10 +85,10 @@ def join(
     Ctrl-C says goodbye first. A server that refuses this client for good is a `RefusedError`.
     """
     _check_numbers(num_examples, number)
-    door = Door.of(address, identity, insecure=insecure, name=name, number=number)
-    with door.holding(None if keep is None else Path(keep)) as holding:
+    entrance = Entrance.of(address, identity, insecure=insecure, name=name, number=number)
+    with entrance.holding(None if keep is None else Path(keep)) as holding:
         trainee = Own(train, num_examples)
-        return take_part(door.dial, door.hello(num_examples, number), trainee, holding, on)
+        return take_part(entrance.dial, entrance.hello(num_examples, number), trainee, holding, on)
 
 
 def _check_numbers(num_examples: int, number: int | None) -> None:

@@ -281,8 +281,8 @@ class Coordinator:
         self._executor.submit(task)
         self._recorder.record(self._manager.start(task, self._executor.now))
 
-    def _call_off(self, task_id: int, reason: str) -> None:
-        if self._executor.capabilities.cancels:
+    def _call_off(self, task_id: int, reason: str, *, tell: bool = True) -> None:
+        if tell and self._executor.capabilities.cancels:
             self._executor.cancel(task_id)
         task, _ = self._manager.running[task_id]
         failed = Failed(self._executor.now, task.client, reason, task_id)
@@ -375,10 +375,16 @@ class Coordinator:
     # --- the end ----------------------------------------------------------------------------------
 
     def _finish(self, reason: str | None) -> None:
-        """Every task ends, every update has its fate, the last version is evaluated."""
+        """Every task ends, every update has its fate, the last version is evaluated.
+
+        Clients of a run that was interrupted do not hear of it: it may go on, and so do they.
+        """
+        is_for_good = reason != "interrupted"
         for task_id in list(self._manager.running):
-            self._call_off(task_id, "the run stopped")
+            self._call_off(task_id, "the run stopped", tell=is_for_good)
         self._drop_buffer("the run stopped")
+        if is_for_good:
+            self._executor.dismiss()
         if self._evaluated[1] != self._manager.version:
             self._evaluate()
         self._take_evaluations(all_of_them=True)

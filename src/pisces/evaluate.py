@@ -149,6 +149,26 @@ class Background(Evaluator):
         return self.finished()
 
 
+class Nothing(Evaluator):
+    """Evaluates nothing: for a server that has nothing to test on."""
+
+    @property
+    def busy(self) -> bool:
+        """Never."""
+        return False
+
+    def start(self, at: float, version: int, weights: Weights) -> None:
+        """Let it be."""
+
+    def finished(self) -> list[Evaluated]:
+        """None."""
+        return []
+
+    def drain(self) -> list[Evaluated]:
+        """None."""
+        return []
+
+
 class TestSet:
     """Measures weights on held-out samples: mean loss, metrics, and what follows from the loss.
 

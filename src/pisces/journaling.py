@@ -12,7 +12,7 @@ from typing import Any
 
 from pisces.clients.checks import Limits
 from pisces.errors import ConfigError
-from pisces.evaluate import Evaluator
+from pisces.evaluate import Evaluator, Nothing
 from pisces.execute.base import Executor
 from pisces.execute.journal import Journaled
 from pisces.execute.tape import Tape
@@ -21,17 +21,20 @@ from pisces.types import Evaluated, State, Weights
 
 
 def tape_for(
-    executor: Executor | None, run: Path, made: Mapping[str, Any], how: Journaling | None = None
+    executor: Executor, run: Path, made: Mapping[str, Any], how: Journaling | None = None
 ) -> Tape | None:
     """The tape of a run in that folder, if its executor needs one; `made` says what the run is."""
-    if executor is None or not executor.capabilities.real_time:
-        return None
-    if not executor.capabilities.takes_over:
+    check_can_be_kept(executor)
+    return Tape(Journal(run, made, how)) if executor.capabilities.real_time else None
+
+
+def check_can_be_kept(executor: Executor) -> None:
+    """Refuse to keep a run that could not go on after a kill."""
+    if executor.capabilities.real_time and not executor.capabilities.takes_over:
         raise ConfigError(
             f"{type(executor).__name__} cannot take over what another process began, so its runs "
             "cannot be kept: give it take_over (see Executor), or make the run without a folder"
         )
-    return Tape(Journal(run, made, how))
 
 
 def journaled(
@@ -42,7 +45,9 @@ def journaled(
     limits: Limits | None = None,
 ) -> tuple[Executor, Evaluator]:
     """Both, as a run with a journal has them; `like` are weights of the run, `limits` its own."""
-    return Journaled(executor, tape, like, limits), Remembered(evaluator, tape, like)
+    if not isinstance(evaluator, Nothing):  # of nothing there is nothing to remember
+        evaluator = Remembered(evaluator, tape, like)
+    return Journaled(executor, tape, like, limits), evaluator
 
 
 class Remembered(Evaluator):

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from pisces.coordinator import Coordinator
 from pisces.errors import ConfigError, FinishedError, RunError
 from pisces.execute.tape import Tape
+from pisces.federation import Federation
 from pisces.machine import software
-from pisces.models.flat import layout_of
 from pisces.parts import Simulation
 from pisces.record.blobs import digest
 from pisces.record.checkpoint import FOLDER, MISFITS, Checkpoints, Saved, Store, misfit
@@ -33,23 +33,31 @@ from pisces.record.writer import CONFIG, EVENTS, Position, RunFolder
 log = logging.getLogger("pisces")
 
 
-def identity(simulation: Simulation, protocol: str, made: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run is, as far as can be told; `made` are the settings of one made from a config."""
-    its = simulation
+def identity(federation: Federation, protocol: str, made: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run is, as far as can be told; `made` are settings it was made with, and the like."""
+    its = federation
     told = {
         "protocol": protocol,
         "seed": its.seed,
-        "number of clients": its.data.num_clients,
-        "model's weights": digest(repr(layout_of(its.model)).encode()),
-        "training": its.rounded_by(),
+        "model's weights": digest(repr(its.weights.layout).encode()),
         **made,
-        "data": _digest_of([its.data.targets, *_some(its.data.inputs), *its.data.rows]),
         "plan": repr(its.plans(0)),
-        "recipe": repr(its.recipe),
         "tick_s and deadline_s": [its.tick_s, its.deadline_s],
     }
     as_saved: dict[str, Any] = json.loads(json.dumps(told))
     return as_saved
+
+
+def particulars(simulation: Simulation, made: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes a simulation what it is, beside what makes any run so."""
+    its = simulation
+    return {
+        "number of clients": its.data.num_clients,
+        "training": its.rounded_by(),
+        **made,
+        "data": _digest_of([its.data.targets, *_some(its.data.inputs), *its.data.rows]),
+        "recipe": repr(its.recipe),
+    }
 
 
 def _some(inputs: torch.Tensor) -> list[torch.Tensor]:

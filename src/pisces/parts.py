@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import copy
 import multiprocessing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,26 +12,25 @@ import torch
 from torch import nn
 
 from pisces import config as cfg
-from pisces.clients.checks import Limits, most_buffered
+from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
-from pisces.evaluate import Metric, Schedule
+from pisces.evaluate import Metric, Schedule, TestSet
 from pisces.execute import availability, latency
 from pisces.execute.failures import Failures
 from pisces.explain import known
+from pisces.federation import Federation, Yardstick
 from pisces.machine import device_of, in_words, num_cores
 from pisces.models.flat import flatten
 from pisces.objective import Goal, goal_of
 from pisces.policy import Policies
-from pisces.sense import check_sense, check_surroundings
+from pisces.sense import check_latency
 from pisces.stop import Stop
 from pisces.train.base import Loss, Precision, Recipe, Trainer
 from pisces.train.hostile import Lies, Lying
 from pisces.train.processes import can_fork
 from pisces.train.sequential import SequentialTrainer
-from pisces.types import Plan
-
-SHORTEST_TICK_S = 1e-3  # less is a mistake that would take for ever
+from pisces.types import Plan, Weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,35 +63,51 @@ class Simulation:
     precision: Precision = "float32"  # of batched training
 
     def __post_init__(self) -> None:
-        self._check_numbers()
-        check_sense(self.policies)
-        check_surroundings(self.policies, self.data.num_clients, self.deadline_s, self.latency)
-        self._check_stop()
-        self._check_learning()
-        self._check_memory()
+        self._check_metrics()
+        self._federation(flatten(self.model))  # for its checks
+        self._check_silence()
+        check_latency(self.policies, self.latency)
         self._check_trainer()
+
+    def federation(self) -> Federation:
+        """What of it is the server's; moves the model to its device."""
+        return self._federation(flatten(self.model.to(device_of(self.device))))
+
+    def _federation(self, weights: Weights) -> Federation:
+        return Federation(
+            policies=self.policies,
+            weights=weights,
+            stop=self.stop,
+            yardstick=Yardstick(tuple(self.goal.measured), self._test_set),
+            num_clients=self.data.num_clients,
+            seed=self.seed,
+            plans=self.plans,
+            schedule=self.schedule,
+            tick_s=self.tick_s,
+            deadline_s=self.deadline_s,
+            credits=self.credits,
+            staleness_window=self.staleness_window,
+            limits=self.limits,
+        )
+
+    def _test_set(self) -> TestSet:
+        """On a model of its own, so that testing never disturbs training."""
+        device, data = device_of(self.device), self.data
+        inputs, targets = data.test_inputs.to(device), data.test_targets.to(device)
+        return self.goal.test_set(copy.deepcopy(self.model), inputs, targets)
 
     @property
     def goal(self) -> Goal:
         """The loss to train with, and what is measured."""
         return goal_of(self.data.objective).with_own(self.loss, self.metrics)
 
-    def _check_numbers(self) -> None:
-        if self.seed < 0 or self.tick_s < 0 or self.credits < 1 or self.staleness_window < 1:
-            raise ConfigError(
-                "seed and tick_s must be at least 0, credits and staleness_window at least 1, not "
-                f"{self.seed}, {self.tick_s}, {self.credits} and {self.staleness_window}"
-            )
-        if not (self.tick_s == 0 or SHORTEST_TICK_S <= self.tick_s < math.inf):
-            raise ConfigError(
-                f"tick_s: must be 0 or at least {SHORTEST_TICK_S} and finite, not {self.tick_s}"
-            )
+    def _check_metrics(self) -> None:
         names = {"loss", "kind", "at", "version", *self.goal.of_loss}
         taken = sorted(names.intersection(self.metrics or ()))
         if taken:
             raise ConfigError(f"a metric of one's own may not be called {taken[0]!r}: rename it")
-        if self.deadline_s is not None and not self.deadline_s > 0:
-            raise ConfigError(f"deadline_s: must be greater than 0, not {self.deadline_s}")
+
+    def _check_silence(self) -> None:
         silent = self.failures.vanish and self.failures.return_after_s is None
         if silent and self.deadline_s is None:
             raise ConfigError(
@@ -165,26 +180,3 @@ class Simulation:
         # Not by spawning: what a script defines may not survive being sent to another process.
         may_fork = can_fork() and not multiprocessing.current_process().daemon
         return "pool" if may_fork and (self.workers or num_cores()) > 1 else "sequential"
-
-    def _check_stop(self) -> None:
-        stop, measured = self.stop, self.goal.measured
-        if all(limit in (None, math.inf) for limit in (stop.time_s, stop.versions, stop.updates)):
-            raise ConfigError("stop: the run would never end: set time_s, versions or updates")
-        asked_for = (stop.target, stop.patience, stop.metric) != (None, None, Stop().metric)
-        if stop.metric not in measured and asked_for:
-            raise ConfigError(
-                f"stop.metric: must be one of {', '.join(measured)}, not {stop.metric!r}"
-            )
-
-    def _check_learning(self) -> None:
-        metric, measured = self.policies.selector.learns_from, self.goal.measured
-        if metric is not None and metric not in measured:
-            raise ConfigError(
-                f"metric: the selector learns from what is evaluated, so it must be one of "
-                f"{', '.join(measured)}, not {metric!r}"
-            )
-
-    def _check_memory(self) -> None:
-        weights = flatten(self.model)
-        self.policies.aggregator.require_room(self.data.num_clients, weights)
-        most_buffered(self.policies.pacer.num_buffered, weights.layout, self.limits)

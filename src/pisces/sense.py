@@ -54,22 +54,23 @@ def _name(policy: object) -> str:
     return type(policy).__name__
 
 
-def check_surroundings(
-    policies: Policies, num_clients: int, deadline_s: float | None, latency: object
-) -> None:
-    """Refuse clients, deadlines and latencies that the policies cannot do with."""
-    pacer = policies.pacer
-    check_deadline(policies, deadline_s)
-    if pacer.min_clients > num_clients:
-        raise ConfigError(
-            f"the pace waits for {pacer.min_clients} updates at once, but there are only "
-            f"{num_clients} clients; lower buffer_size (or over-select less)"
-        )
+def check_latency(policies: Policies, latency: object) -> None:
+    """Refuse latencies that the policies cannot do with."""
     grows = getattr(latency, "grows_with_steps", True)  # of one's own: it is said to
     if Trait.STEPS in policies.selector.gives and not grows:
         raise ConfigError(
             "latency: the protocol gives clients as many steps as they have time for, but "
             "these latencies do not grow with steps: use latency.kind = 'compute'"
+        )
+
+
+def check_num_clients(policies: Policies, num_clients: int | None) -> None:
+    """Refuse fewer clients than the pace waits for; None: nobody knows how many there will be."""
+    needed = policies.pacer.min_clients
+    if num_clients is not None and needed > num_clients:
+        raise ConfigError(
+            f"the pace waits for {needed} updates at once, but there are only "
+            f"{num_clients} clients; lower buffer_size (or over-select less)"
         )
 
 

@@ -3,44 +3,37 @@
 from __future__ import annotations
 
 import copy
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
-import tomlkit
 import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import Dataset
 
-from pisces import build
+from pisces import build, running
 from pisces import config as cfg
 from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData, Pair
-from pisces.errors import ConfigError, Terminated
+from pisces.errors import ConfigError
 from pisces.evaluate import Metric, Schedule
 from pisces.execute.availability import Always, Availability
 from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
 from pisces.execute.latency import Latency, PerClient, zipf
-from pisces.journaling import tape_for
-from pisces.keeping import Kept, identity, open_folder
-from pisces.machine import device_of, software
+from pisces.journaling import check_can_be_kept
+from pisces.keeping import particulars
 from pisces.models.flat import load_flat, state_dict_of
 from pisces.parts import Simulation
 from pisces.policy import Policies
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.journal import Journaling
-from pisces.record.lines import Line, Memory, Recorder, Tee
+from pisces.record.lines import Line, Memory, Recorder
 from pisces.record.reader import Run
-from pisces.record.summary import Tally, curve, metrics_of
+from pisces.record.summary import curve, metrics_of
 from pisces.seeds import generator
 from pisces.stop import Stop
 from pisces.train.base import Loss, Precision, Recipe
@@ -190,81 +183,27 @@ def run(
     """
     if simulation.threads is not None:
         torch.set_num_threads(simulation.threads)
-    about = config_text or tomlkit.dumps(
-        {"made_in": "Python", "protocol": protocol, "seed": simulation.seed}
-    )
+    if executor is not None and out is not None:
+        check_can_be_kept(executor)  # before there is a folder
     by = {} if executor is None else {"executor": type(executor).__name__}
-    what = identity(simulation, protocol, {**(made or {}), **by})
-    tape = None if out is None else tape_for(executor, Path(out), what, journaling)
-    tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
-    # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
-    recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
-    began = time.perf_counter()
-
-    def clock() -> float:
-        return time.perf_counter() - began
-
-    with (
-        closing(recorder),
-        closing(build.wire(simulation, recorder, executor, tape)) as coordinator,
-        _on_signals(coordinator.interrupt, also_terminated=checkpoints is not None) as heard,
-    ):
-        if folder is not None and coordinator.is_real_time:
-            folder.write_behind()
-        kept = folder and Kept(folder, coordinator, what, clock, tape)
-        if kept and resume:
-            for line in kept.take_up(about, device_of(simulation.device)):
-                tally.add(line)
-                recall(line)
-        weights = coordinator.run(kept.rest(checkpoints) if kept else lambda: None)
-        wall_s = kept.wall_s if kept else clock()
-        by_whom = simulation.trained_by() if executor is None else type(executor).__name__
-        summary = _summary(simulation, protocol, tally, by_whom)
-        load_flat(simulation.model, weights)
-        if folder is not None:
-            folder.finish(summary, state_dict_of(weights, simulation.model), wall_s)
-    if coordinator.reason == "interrupted":
-        raise Terminated if signal.SIGTERM in heard else KeyboardInterrupt
-    return Result(
-        model=simulation.model.cpu().eval(),
-        summary={**summary, "wall_s": wall_s},
-        folder=None if folder is None else folder.path,
-        memory=memory,
+    model = simulation.model
+    ran = running.run(
+        simulation.federation(),
+        lambda _folder: executor or build.virtual(simulation),
+        protocol=protocol,
+        by_whom=by.get("executor") or simulation.trained_by(),
+        about=config_text,
+        made=particulars(simulation, {**(made or {}), **by}),
+        out=out,
+        tensors=lambda weights: state_dict_of(weights, model),
+        listener=listener,
+        checkpoints=checkpoints,
+        resume=resume,
+        recall=recall,
+        journaling=journaling,
     )
-
-
-@contextmanager
-def _on_signals(interrupt: Callable[[], None], *, also_terminated: bool) -> Iterator[set[int]]:
-    """Turn Ctrl-C into a wish; only the main thread ever hears of it. Tells which were heard."""
-    heard: set[int] = set()
-
-    def hear(number: int, _frame: FrameType | None) -> None:
-        heard.add(number)
-        interrupt()
-
-    in_main = threading.current_thread() is threading.main_thread()
-    numbers = [signal.SIGINT, *([signal.SIGTERM] if also_terminated else [])] if in_main else []
-    before = {number: signal.signal(number, hear) for number in numbers}
-    try:
-        yield heard
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _summary(simulation: Simulation, protocol: str, tally: Tally, by_whom: str) -> dict[str, Any]:
-    stop = simulation.stop
-    reached = None if stop.target is None else tally.time_to_target(stop.target, stop.metric)
-    return {
-        "protocol": protocol,
-        "seed": simulation.seed,
-        "metric": stop.metric,
-        "target": stop.target,
-        "time_to_target_s": reached,
-        "trained_by": by_whom,
-        "made_with": software(),
-        **tally.summary(),
-    }
+    load_flat(model, ran.weights)
+    return Result(model.cpu().eval(), ran.summary, ran.folder, ran.memory)
 
 
 def _check_types(model: object, plan: object) -> None:

@@ -248,3 +248,16 @@ def test_can_be_closed(name: str) -> None:
     executor = opened(name)
     executor.submit(task(0, 0))
     executor.close()
+
+
+def test_those_around_another_pass_on_that_nobody_is_needed(tmp_path: Path) -> None:
+    inner = fake()
+    FaultyExecutor(inner, layout=START.layout).dismiss()
+    assert inner.is_dismissed
+    inner = fake()
+    journaled = Journaled(inner, Tape(Journal(tmp_path, {})), START)
+    journaled.wait(0.0)
+    assert inner.num_acknowledged == 0
+    journaled.dismiss()
+    assert inner.is_dismissed
+    assert inner.num_acknowledged == 3  # what is safe is said before

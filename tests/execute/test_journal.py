@@ -714,7 +714,6 @@ def test_evaluations_to_come_are_saved(tmp_path: Path) -> None:
 
 
 def test_only_real_time_has_a_tape_and_only_where_it_can_be_taken_over(tmp_path: Path) -> None:
-    assert tape_for(None, tmp_path, {}) is None
     assert tape_for(FakeExecutor(), tmp_path, {}) is None
     real = FakeExecutor(capabilities=Capabilities(real_time=True))
     with pytest.raises(ConfigError, match="FakeExecutor cannot take over"):

@@ -250,6 +250,29 @@ def test_max_steps_cuts_the_work_short(max_steps: int) -> None:
 # --- losses of every shape ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("num_steps", [1, 2, 3, 5, 6, 8, 9])  # three make an epoch
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_training_that_ends_early_is_that_of_a_shorter_plan(num_steps: int, optimizer: Any) -> None:
+    model = nn.Sequential(nn.Linear(1, 4), nn.Dropout(0.5), nn.Linear(4, 1)).double()
+    recipe = Recipe(optimizer, momentum=0.9 if optimizer == "sgd" else 0.0)
+    asked = list[bool]()
+
+    def goes_on() -> bool:
+        asked.append(len(asked) + 1 < num_steps)
+        return asked[-1]
+
+    told = task_of(model, epochs=3), task_of(model, epochs=3, max_steps=num_steps)
+    parts = model, data_of(SEVEN), squared, recipe
+    (ended,) = SequentialTrainer(*parts, goes_on=goes_on).train(told[:1])
+    (planned,) = SequentialTrainer(*parts).train(told[1:])
+    assert torch.equal(ended.weights.flat, planned.weights.flat)
+    assert ended.report == planned.report
+    assert ended.report.num_steps == num_steps
+    assert (ended.report.loss_left is None) == (num_steps < 6)
+    # Before every step but the first: nobody is asked after the last.
+    assert asked == [True] * (num_steps - 1) + [False] * (num_steps < 9)
+
+
 def test_a_scalar_loss_is_its_batch_s_mean() -> None:
     # Batches of 2, 2 and 3: each counts with its size; spread within a batch is not seen.
     def scalar(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

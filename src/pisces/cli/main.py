@@ -21,6 +21,7 @@ from rich.markup import escape
 
 import pisces
 from pisces.cli import (
+    certs,
     compare,
     config,
     data,
@@ -55,6 +56,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("config")(config.config)
 app.command("protocols")(protocols.protocols)
 app.add_typer(data.app)
+app.add_typer(certs.app)
 
 
 @app.callback(invoke_without_command=True)

@@ -92,6 +92,13 @@ class Executor(Stateful, Protocol):
         """
         raise ConfigError(f"{type(self).__name__} cannot take over what another process began")
 
+    def dismiss(self) -> None:
+        """The run is over for good: nobody is needed any more.
+
+        Not called where it was interrupted: it may go on, and clients with what they are at.
+        """
+        return
+
     @property
     def interruptible(self) -> bool:
         """Asked in the middle of a `wait`: can it be broken off just now, as if it never began?"""

@@ -19,7 +19,8 @@ class FakeExecutor(Executor):
     It keeps no rules but one, that time never runs backwards: events may repeat, contradict each
     other or concern tasks never sent, which is what it is for. `submitted`, `cancelled` and
     `pulled` say what was asked of it, `num_acknowledged` how many of the events that were handed
-    out are known to be safe. Tasks that it takes over are submitted to it once more.
+    out are known to be safe, `is_dismissed` whether anybody is still needed. Tasks that it takes
+    over are submitted to it once more.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class FakeExecutor(Executor):
         self.cancelled: list[int] = []
         self.pulled: list[int] = []
         self.num_acknowledged = 0
+        self.is_dismissed = False
         self._num_handed_out = 0
         self._respond = respond
         self._hand_in = hand_in
@@ -101,6 +103,10 @@ class FakeExecutor(Executor):
             for task in self.submitted:
                 if task.id == task_id:
                     self._plan(self._hand_in(task, self._now))
+
+    def dismiss(self) -> None:
+        """Note it."""
+        self.is_dismissed = True
 
     def close(self) -> None:
         """Nothing to give back."""

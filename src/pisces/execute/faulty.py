@@ -124,6 +124,10 @@ class FaultyExecutor(Executor):
         """Hand it on: what is lost or held back here had arrived."""
         self._inner.acknowledge()
 
+    def dismiss(self) -> None:
+        """Hand it on."""
+        self._inner.dismiss()
+
     def close(self) -> None:
         """Close the inner executor."""
         self._inner.close()

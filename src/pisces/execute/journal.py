@@ -113,12 +113,15 @@ class Journaled(Executor):
     def acknowledge(self) -> None:
         """Not yet: when it is on the disk, with `send`, the executor inside is told."""
 
+    def dismiss(self) -> None:
+        """Acknowledge what is safe, and hand it on."""
+        self._settle()
+        self._inner.dismiss()
+
     def close(self) -> None:
         """Acknowledge what is safe, and close the executor inside."""
         with suppress(RunError):  # it was told already
-            if self._tape.is_over:
-                self._take_over()  # to tell clients that nobody waits for them any more
-            self._acknowledge()
+            self._settle()
         self._tape.close()
         self._inner.close()
 
@@ -146,6 +149,12 @@ class Journaled(Executor):
             self._tape.sync()
             self._inner.acknowledge()
             self._owes = False
+
+    def _settle(self) -> None:
+        """The last words: a run that is over has clients, too, that another process began with."""
+        if self._tape.is_over:
+            self._take_over()
+        self._acknowledge()
 
     def _take_over(self) -> None:
         """When nothing is played any more, hand on what the process before left."""

@@ -77,6 +77,14 @@ def state_dict_of(weights: Weights, model: nn.Module) -> dict[str, torch.Tensor]
     return state
 
 
+def named_tensors(weights: Weights) -> dict[str, torch.Tensor]:
+    """The weights by name, as their layout says, for whom no model is at hand."""
+    return {
+        s.name: weights.flat[s.start : s.stop].view(s.shape).to("cpu", getattr(torch, s.dtype))
+        for s in weights.layout.slices
+    }
+
+
 def _float_tensors(model: nn.Module) -> list[tuple[str, torch.Tensor, Role]]:
     parameters: list[tuple[str, torch.Tensor, Role]] = [
         (name, p, "parameter") for name, p in model.named_parameters(remove_duplicate=False)

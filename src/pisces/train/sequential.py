@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -31,9 +32,15 @@ from pisces.types import Plan, Task
 
 log = logging.getLogger("pisces")
 
+_Losses = tuple[torch.Tensor, int]  # of a step's samples (or their mean), and how many they are
+
 
 class SequentialTrainer(Trainer):
-    """Trains any `nn.Module` on each task's client data, deterministically per task."""
+    """Trains any `nn.Module` on each task's client data, deterministically per task.
+
+    `goes_on` is asked before every step but the first. Where it says no, training ends there: the
+    outcome is that of a plan of so many steps.
+    """
 
     def __init__(
         self,
@@ -42,7 +49,10 @@ class SequentialTrainer(Trainer):
         loss: Loss,
         recipe: Recipe | None = None,
         device: torch.device | str = "cpu",
+        *,
+        goes_on: Callable[[], bool] | None = None,
     ) -> None:
+        self._goes_on = goes_on or (lambda: True)
         self._model = pool_first(model.to(device))
         self._inputs = data.inputs.to(device)
         self._targets = data.targets.to(device)
@@ -71,16 +81,16 @@ class SequentialTrainer(Trainer):
         self._model.train()
         step = _Step(self._model, self._loss, self._recipe, task.plan)
         size = int(self._sizes[task.client])
-        total, per_epoch = num_steps(size, task.plan)
-        first_epoch, last_epoch = _LossStatistics(), _LossStatistics()
-        for done, batch in enumerate(self._batches(task)):
+        _, per_epoch = num_steps(size, task.plan)
+        num_done, first, last = 0, list[_Losses](), deque[_Losses](maxlen=per_epoch)
+        for batch in self._batches(task):
+            if num_done and not self._goes_on():
+                break
             inputs, targets = (x.index_select(0, batch) for x in (self._inputs, self._targets))
-            losses = step(inputs, targets)
-            if done < per_epoch:
-                first_epoch.add(losses, len(batch))
-            if done >= total - per_epoch:
-                last_epoch.add(losses, len(batch))
-        report = report_of(size, total, per_epoch, first_epoch.sums(), last_epoch.sums())
+            last.append((step(inputs, targets), len(batch)))
+            first += [last[-1]] if num_done < per_epoch else []
+            num_done += 1
+        report = report_of(size, num_done, per_epoch, _sums(first), _sums(last))
         return Outcome(task.id, flatten(self._model, task.weights.layout), report)
 
     def _batches(self, task: Task) -> Iterator[torch.Tensor]:
@@ -215,25 +225,19 @@ def _say_once_that_losses_are_means() -> None:
     )
 
 
-class _LossStatistics:
-    """Mean and root mean square of losses, summed in float64."""
+def _sums(steps: Iterable[_Losses]) -> Sums:
+    """Of losses and their squares, in float64, step by step."""
+    sums = Sums(0, 0.0, 0.0)
+    for losses, num in steps:
+        of_each = _per_sample(losses, num)
+        total, squares = float(of_each.sum()), float(of_each.square().sum())
+        sums = Sums(sums.num + num, sums.total + total, sums.squares + squares)
+    return sums
 
-    def __init__(self) -> None:
-        self._num = 0
-        self._sum = 0.0
-        self._sum_of_squares = 0.0
 
-    def add(self, losses: torch.Tensor, num: int) -> None:
-        """Per-sample losses of a batch of `num`, or its mean where the loss gives only that."""
-        if losses.ndim == 0 and not self._num:
-            _say_once_that_losses_are_means()
-        losses = losses.double().expand(num) if losses.ndim == 0 else losses.double()
-        # A loss per token (or per output) counts as its sample's mean.
-        losses = losses.reshape(num, -1).mean(dim=1)
-        self._num += num
-        self._sum += float(losses.sum())
-        self._sum_of_squares += float(losses.square().sum())
-
-    def sums(self) -> Sums:
-        """What there was."""
-        return Sums(self._num, self._sum, self._sum_of_squares)
+def _per_sample(losses: torch.Tensor, num: int) -> torch.Tensor:
+    if losses.ndim == 0:
+        _say_once_that_losses_are_means()
+        return losses.double().expand(num)
+    # A loss per token (or per output) counts as its sample's mean.
+    return losses.double().reshape(num, -1).mean(dim=1)

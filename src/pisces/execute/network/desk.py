@@ -1,258 +1,298 @@
-"""What a client has to do and what it has done, between its training and its connection.
+"""Where clients are served: who is there, who was given what, and what came back.
 
-All of it happens in the network's thread, but for the queue that the training takes its work from.
-What is finished is sent and put on the disk at the same time: the disk is what takes long.
+It lives in the network's thread and knows neither gRPC nor the loop's clock: lines (connections)
+come and go, say things and are told things; what the loop is to hear is put into `tell`. Words
+travel at least once in both directions, and each task comes to one end here.
+
+A task is *given* until a result or a failure of it came in whole, or it was called off. A result
+that came is *unsafe* until the loop has written it down; only then its client may forget it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from queue import SimpleQueue
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from pisces.execute.network.holding import Held, Holding
-from pisces.execute.network.member import Ears, Member
+from pisces.clients.checks import Limits, wrong_size
 from pisces.execute.network.messages import (
+    PROTOCOL,
     Acknowledged,
     CalledOff,
     Failure,
+    FromServer,
     Hello,
-    Order,
+    Over,
     Pull,
     Result,
     Welcome,
 )
-from pisces.execute.network.packing import Flat, can_decompress, pack, pack_step
-from pisces.execute.network.work import Job, Trained, Work
+from pisces.execute.network.packing import Flat
+from pisces.execute.network.roster import NumberError, Roster
+from pisces.execute.network.terms import Terms
+from pisces.types import Event, Failed, Joined, Layout, Left, Report, Task
 
-log = logging.getLogger("pisces")
-
-MOST_WAITING = 8  # tasks of one client
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a client stands, for people who watch it."""
-
-    state: Literal["connecting", "connected", "retrying", "over"] = "connecting"
-    reason: str = ""  # why it has to try again
-    retry_s: float = 0.0
-    number: int | None = None
-    task: int | None = None
-    version: int | None = None
-    num_done: int = 0  # the server has them
-    num_held: int = 0  # it does not have them yet
-    loss: float | None = None  # of the task finished last
+AT = 0.0  # the loop's thread says when
 
 
-Watcher: TypeAlias = Callable[[Progress], None]
+class RefusedError(Exception):
+    """A client is not taken in; `for_good` if it should not try again."""
+
+    def __init__(self, reason: str, *, for_good: bool = True) -> None:
+        super().__init__(reason)
+        self.for_good = for_good
 
 
-class Desk(Ears):
-    """Hears what the server wants, and keeps what was done until the server has it."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Landed:
+    """A result, not looked at yet."""
 
-    def __init__(self, about: Hello, holding: Holding, on: Watcher | None = None) -> None:
-        self.todo: SimpleQueue[Welcome | int | None] = SimpleQueue()  # None: no more, ever
-        self.unheard: set[int] = set()  # results sent over this connection, not acknowledged
-        self._about, self._holding, self._on = about, holding, on
-        self._run = holding.latest_run()
-        self._welcome: Welcome | None = None
-        self._member: Member | None = None
-        self._jobs: dict[int, Job] = {}  # the first is the one it is at
-        self._failures: dict[int, str] = {}  # that could not be told
-        self._fresh: dict[int, Held] = {}  # finished, and not on the disk yet
-        self._keeping: set[asyncio.Task[None]] = set()
-        self._version: tuple[int, Flat] | None = None  # the last one received
-        self._progress = Progress()
+    task: int
+    client: int
+    flat: Flat
+    report: Report
 
-    # --- for the training -------------------------------------------------------------------------
 
-    def job(self, task: int) -> Job | None:
-        """What to do for a task; None: nothing any more. From any thread."""
-        return self._jobs.get(task)
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """A task and whose it is; `due_at` by the network's clock."""
 
-    def packed(self, job: Job, trained: Trained) -> Held:
-        """A result as it travels, by what the server asked for. From any thread."""
-        how = self._welcome
-        zstd = how is not None and how.zstd and can_decompress()
-        if how is not None and how.encoding == "float16":
-            content, data = pack_step(trained.flat, job.began, zstd=zstd)
-        else:
-            content, data = pack(trained.flat, zstd=zstd)
-        return Held(job.run, Result(job.work.task, trained.report, content), data)
+    task: Task
+    due_at: float | None
 
-    def finished(self, job: Job, held: Held) -> None:
-        """A task is done; thrown away if nobody waits for it."""
-        if not self._ends(job):
+
+class Line(Protocol):
+    """A connection."""
+
+    pulls: bool
+
+    def expect(self, task: int) -> None:
+        """It may send word of this task."""
+
+    def say(self, message: FromServer) -> None:
+        """Send this when it can be sent."""
+
+    def order(self, given: Given) -> None:
+        """Send this task."""
+
+    def replace(self, reason: str) -> None:
+        """Hang up: somebody else has its place."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A client as the server knows it."""
+
+    number: int
+    num_examples: int | None = None  # None: not heard of since the server went on for another
+    line: Line | None = None
+    is_present: bool = False  # as far as the loop was told
+    overdue: int | None = None  # a task that passed its deadline, of which it was not heard again
+    leaving: Any = None  # the timer that ends patience
+
+
+@dataclass(slots=True)
+class Desk:
+    """Everything about the clients of one run."""
+
+    roster: Roster
+    layout: Layout
+    terms: Terms
+    tell: Callable[[Event | Landed], None]
+    later: Callable[[float, Callable[[], None]], Any]  # a timer, with `cancel`
+    limits: Limits = field(default_factory=Limits)
+    settings: str = ""
+    members: dict[int, Member] = field(default_factory=dict)
+    given: dict[int, Given] = field(default_factory=dict)
+    unsafe: dict[int, int] = field(default_factory=dict)  # task -> client
+    over: Over | None = None
+
+    # --- what clients say -------------------------------------------------------------------------
+
+    def enter(self, name: str, hello: Hello, line: Line) -> Member:
+        """Take a client in, or back."""
+        member = self._member(name, hello)
+        self._seat(member, line)
+        same_run = hello.run == self.roster.run
+        holds, trains = (hello.holds, hello.trains) if same_run else ((), ())
+        self._greet(member, line, holds)
+        for task in trains:
+            self._go_on(member, line, task)
+        self._remind(member, line, {*holds, *trains})
+        if member.overdue not in trains:
+            member.overdue = None
+            self._appear(member, hello.num_examples)
+        if self.over is not None:
+            line.say(self.over)
+        return member
+
+    def _member(self, name: str, hello: Hello) -> Member:
+        if hello.protocol != PROTOCOL:
+            raise RefusedError(f"it speaks version {hello.protocol}, and this server {PROTOCOL}")
+        if problem := wrong_size(hello.num_examples, self.limits):
+            raise RefusedError(problem)
+        try:
+            number = self.roster.number_of(name, hello.wished)
+        except NumberError as error:
+            raise RefusedError(str(error)) from error
+        return self.members.setdefault(number, Member(number))
+
+    def _seat(self, member: Member, line: Line) -> None:
+        if member.line is not None:
+            member.line.replace("a newer connection has this name")
+        if member.leaving is not None:
+            member.leaving.cancel()
+        member.line, member.leaving = line, None
+
+    def _greet(self, member: Member, line: Line, holds: Iterable[int]) -> None:
+        wanted = tuple(task for task in holds if self._runs(task, member))
+        settled = tuple(t for t in holds if t not in wanted and self.unsafe.get(t) != member.number)
+        for task in wanted:
+            line.expect(task)
+        line.say(
+            Welcome(
+                number=member.number,
+                run=self.roster.run,
+                layout=self.layout,
+                settings=self.settings,
+                beat_s=self.terms.beat_s,
+                wanted=wanted,
+                settled=settled,
+                encoding=self._encoding,
+                zstd=self.terms.zstd,
+            )
+        )
+
+    @property
+    def _encoding(self) -> Any:
+        double = any(s.dtype == "float64" for s in self.layout.slices)
+        return "float64" if double and self.terms.encoding == "float32" else self.terms.encoding
+
+    def _go_on(self, member: Member, line: Line, task: int) -> None:
+        line.expect(task)
+        if not self._runs(task, member):
+            line.say(CalledOff(task, "it ended without you"))
+
+    def _remind(self, member: Member, line: Line, known: set[int]) -> None:
+        """Of tasks it never heard of, or has forgotten."""
+        for given in list(self.given.values()):
+            if given.task.client == member.number and given.task.id not in known:
+                line.order(given)
+
+    def leave(self, member: Member, line: Line) -> None:
+        """A connection ended; its client may be back soon."""
+        if member.line is line:
+            member.line = None
+            self._wait_for(member)
+
+    def _wait_for(self, member: Member) -> None:
+        member.leaving = self.later(
+            self.terms.patience_s, lambda: self._vanish(member, "did not come back")
+        )
+
+    def bye(self, member: Member) -> None:
+        """A client goes, and said so."""
+        self._vanish(member, "said goodbye")
+
+    def wants(self, member: Member, task: int) -> Task | None:
+        """The task, if a result of it is wanted; if not, its client may forget it."""
+        if self._runs(task, member):
+            return self.given[task].task
+        self._heard(member, task)
+        if self.unsafe.get(task) != member.number and member.line is not None:
+            member.line.say(Acknowledged(task))
+        return None
+
+    def arrive(self, member: Member, result: Result, flat: Flat) -> None:
+        """A whole result; a second one of the same task is not wanted."""
+        if self.wants(member, result.task) is None:
             return
-        self._fresh[held.task] = held
-        self._send(held)
-        keeping = asyncio.ensure_future(self._keep(held))
-        self._keeping.add(keeping)
-        keeping.add_done_callback(self._keeping.discard)
-        self.tell(loss=held.result.report.loss)
+        del self.given[result.task]
+        self.unsafe[result.task] = member.number
+        self.tell(Landed(result.task, member.number, flat, result.report))
 
-    def failed(self, job: Job, reason: str) -> None:
+    def fail(self, member: Member, failure: Failure) -> None:
         """A task cannot be done."""
-        if not self._ends(job):
+        if not self._runs(failure.task, member):
+            self._heard(member, failure.task)
             return
-        if self._member is not None and self._member.is_welcome:
-            self._member.say(Failure(job.work.task, reason))
-        else:
-            self._failures[job.work.task] = reason
-        self.tell()
+        del self.given[failure.task]
+        self.tell(Failed(AT, member.number, failure.reason or "failed", failure.task))
 
-    def _ends(self, job: Job) -> bool:
-        """Take a task off the desk; False: it was not there any more."""
-        if self._jobs.get(job.work.task) is not job:
-            return False
-        del self._jobs[job.work.task]
-        return True
+    def _heard(self, member: Member, task: int) -> None:
+        """Word of a task that ended: if it was overdue, its client is free again."""
+        if member.overdue == task:
+            member.overdue = None
+            self._appear(member, member.num_examples)
 
-    def _send(self, held: Held | int) -> None:
-        if self._member is not None and self._member.is_welcome:
-            self.unheard.add(held if isinstance(held, int) else held.task)
-            self._member.say(held)
+    def _runs(self, task: int, member: Member) -> bool:
+        return task in self.given and self.given[task].task.client == member.number
 
-    async def _keep(self, held: Held) -> None:
-        if await asyncio.to_thread(self._holding.keep, held):
-            self._fresh.pop(held.task, None)
-
-    async def find(self, task: int) -> Held | None:
-        """A result that is kept; one that cannot be read any more has failed."""
-        held = self._fresh.get(task)
-        held = held or await asyncio.to_thread(self._holding.read, self._run, task)
-        if held is None and task in self.unheard:
-            self.unheard.discard(task)
-            self._say_failure(task, "its result was lost on the client's disk")
-        return held
-
-    def _say_failure(self, task: int, reason: str) -> None:
-        if self._member is not None:
-            self._member.say(Failure(task, reason))
-
-    # --- for the connection -----------------------------------------------------------------------
-
-    def hello(self) -> Hello:
-        """What to say first."""
-        tasks = {*self._holding.tasks(self._run), *self._fresh}
-        return replace(
-            self._about,
-            run=self._run,
-            holds=tuple(sorted(tasks)),
-            trains=tuple(sorted({*self._jobs, *self._failures})),
-            pulls=True,
-            zstd=can_decompress(),
-        )
-
-    def connected(self, member: Member | None) -> None:
-        """From now on this is whom to talk through; None: nobody."""
-        self._member = member
-        self.unheard.clear()
-
-    def welcomed(self, welcome: Welcome) -> bool:
-        """Taken in: send what is wanted, forget what is settled."""
-        if welcome.run != self._run:
-            self._change_run(welcome.run)
-            if self._holding.tasks(welcome.run):
-                return False  # that was not told
-        self._prepare(welcome)
-        for task in welcome.settled:
-            self._forget(task)
-        for task in welcome.wanted:
-            self._send(task)
-        while self._failures:
-            self._say_failure(*self._failures.popitem())
-        self._holding.tidy(welcome.run)
-        self.tell(state="connected", reason="", number=welcome.number)
-        return True
-
-    def _change_run(self, run: str) -> None:
-        """What was of another run is of no use to anybody."""
-        self.call_all_off()
-        self._failures.clear()
-        self._fresh.clear()
-        self._run, self._version = run, None
-
-    def _prepare(self, welcome: Welcome) -> None:
-        """The training is to know of it, unless it does."""
-        known = self._welcome
-        self._welcome = welcome
-        facts = ("number", "run", "layout", "settings")
-        if known is None or any(getattr(known, f) != getattr(welcome, f) for f in facts):
-            self.todo.put(welcome)
-
-    def ordered(self, order: Order, weights: Flat | None) -> None:
-        """A task; one that is known is not done twice."""
-        if weights is not None:
-            self._version = order.version, weights
-        task = order.task
-        if task in self._jobs:
+    def _appear(self, member: Member, num_examples: int | None) -> None:
+        if num_examples is None or (member.is_present and member.num_examples == num_examples):
             return
-        if task in self._fresh or self._holding.has(self._run, task):
-            self._send(task)
-        elif self._version is None or self._version[0] != order.version:
-            self._say_failure(task, f"version {order.version} is not here")
-        elif len(self._jobs) >= MOST_WAITING:
-            self._say_failure(task, f"{len(self._jobs)} tasks wait already")
-        else:
-            self._put(order, self._version[1])
+        member.is_present, member.num_examples = True, num_examples
+        self.tell(Joined(AT, member.number, num_examples))
 
-    def _put(self, order: Order, began: Flat) -> None:
-        assert self._welcome is not None
-        work = Work(order.task, order.version, order.plan, order.seed)
-        self._jobs[order.task] = Job(self._run, work, began, self._welcome.layout)
-        self.todo.put(order.task)
-        self.tell()
+    def _vanish(self, member: Member, reason: str) -> None:
+        """Tell that it is gone; what it was given ends when the loop has heard so."""
+        member.leaving = None
+        if member.is_present:
+            member.is_present = False
+            self.tell(Left(AT, member.number, reason))
 
-    def told(self, said: Acknowledged | CalledOff | Pull) -> None:
-        """Word of a task."""
-        job = self._jobs.get(said.task)
-        if isinstance(said, Pull):
-            if job is not None:
-                job.work.pull()
-            return
-        if isinstance(said, CalledOff):
-            log.info("task %d is called off: %s", said.task, said.reason)
-        is_done = isinstance(said, Acknowledged) and said.task in self.unheard
-        self._forget(said.task)
-        self.tell(num_done=self._progress.num_done + is_done)
+    # --- what the loop says -----------------------------------------------------------------------
 
-    def _forget(self, task: int) -> None:
-        """Nobody waits for it, or it is safe."""
-        job = self._jobs.pop(task, None)
-        if job is not None:
-            job.work.call_off()
-        self._failures.pop(task, None)
-        is_fresh = self._fresh.pop(task, None) is not None
-        self._holding.forget(self._run, task, is_being_kept=is_fresh)
-        self.unheard.discard(task)
+    def give(self, given: Given) -> None:
+        """A task; if its client is not connected, it hears of it when it is back."""
+        self.given[given.task.id] = given
+        member = self.members.get(given.task.client)
+        if member is not None and member.line is not None:
+            member.line.order(given)
 
-    # --- the end ----------------------------------------------------------------------------------
+    def call_off(self, task: int, reason: str) -> None:
+        """Nobody waits for this task any more."""
+        given = self.given.pop(task, None)
+        if given is not None and (line := self._line(given.task.client)) is not None:
+            line.say(CalledOff(task, reason))
 
-    def call_all_off(self) -> None:
-        """Nobody waits for anything any more."""
-        for job in list(self._jobs.values()):
-            job.work.call_off()
-        self._jobs.clear()
+    def expire(self, task: int, client: int) -> None:
+        """It took too long; its client is not there until it is heard of."""
+        member = self.members.setdefault(client, Member(client))
+        member.overdue, member.is_present = task, False
+        if task in self.given:
+            self.call_off(task, "its deadline passed")
+        else:  # word of it is on its way to the loop, which does not want it any more
+            self._heard(member, task)
 
-    async def kept(self) -> None:
-        """All that is finished is on the disk."""
-        await asyncio.gather(*self._keeping, return_exceptions=True)
+    def pull(self, task: int) -> None:
+        """Ask for what there is, if its client can."""
+        if task in self.given:
+            line = self._line(self.given[task].task.client)
+            if line is not None and line.pulls:
+                line.say(Pull(task))
 
-    def tell(self, **changes: object) -> None:
-        """Tell who watches where things stand."""
-        work = next((job.work for job in self._jobs.values()), None)
-        self._progress = replace(
-            self._progress,
-            task=None if work is None else work.task,
-            version=self._progress.version if work is None else work.version,
-            **changes,  # type: ignore[arg-type]
-        )
-        if self._on is not None:
-            held = len({*self._fresh, *self._holding.tasks(self._run)})
-            self._progress = replace(self._progress, num_held=held)
-            self._on(self._progress)
+    def settle(self, tasks: Iterable[int]) -> None:
+        """These results are safe, or not wanted."""
+        for task in tasks:
+            client = self.unsafe.pop(task, None)
+            if client is not None and (line := self._line(client)) is not None:
+                line.say(Acknowledged(task))
+
+    def take_over(self, given: Iterable[Given], present: Iterable[int]) -> None:
+        """Go on for a server that ended; whoever was there has time to come back."""
+        self.given |= {g.task.id: g for g in given}
+        for number in present:
+            self.members[number] = Member(number, is_present=True)
+            self._wait_for(self.members[number])
+
+    def end(self, over: Over) -> None:
+        """Tell everybody, also those who come now."""
+        self.over = over
+        for member in self.members.values():
+            if member.line is not None:
+                member.line.say(over)
+
+    def _line(self, client: int) -> Line | None:
+        member = self.members.get(client)
+        return None if member is None else member.line

@@ -1,107 +1,92 @@
-"""Which server a client goes to, and as whom."""
+"""Who may come in: by certificate, or, on this machine only, by what they say."""
 
 from __future__ import annotations
 
-import ipaddress
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 from pisces.errors import ConfigError
-from pisces.execute.network.holding import Holding, default_folder
-from pisces.execute.network.member import Dial, dial
+from pisces.execute.network.desk import RefusedError
 from pisces.execute.network.messages import Hello
+from pisces.execute.network.tls import (
+    Identity,
+    Peer,
+    Revoked,
+    is_loopback,
+    peer_name,
+    server_credentials,
+)
 
-MOST_NAME = 64
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
-    """An address and an identity, checked."""
+class Door(Protocol):
+    """Lets clients in."""
 
-    dial: Dial
-    name: str
-    authority: bytes  # that knows the name
+    def open(self, server: Any, address: str) -> int:
+        """Make the gRPC server listen there; gives the port."""
+        ...
 
-    @classmethod
-    def of(
-        cls,
-        address: str,
-        identity: str | os.PathLike[str] | None,
-        *,
-        insecure: bool = False,
-        name: str | None = None,
-        number: int | None = None,
-    ) -> Door:
-        """By certificate; or without any, on this machine only."""
-        host = host_of(address)
-        if insecure == (identity is not None):
-            raise ConfigError(
-                "identity: give the file that `pisces certs client NAME` made, or insecure (for "
-                "tests on one machine), and not both"
-            )
-        if identity is not None:
-            return cls._by_certificate(address, host, Path(identity), name)
-        return cls._insecure(address, host, name, number)
+    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> Peer:
+        """Who is there; `shown` is what gRPC knows of its certificate."""
+        ...
 
-    @classmethod
-    def _by_certificate(cls, address: str, host: str, file: Path, name: str | None) -> Door:
-        from pisces.execute.network.tls import Identity, channel_credentials
+    def may_stay(self, peer: Peer) -> bool:
+        """May who came in stay?"""
+        ...
 
-        identity = Identity.load(file)
-        if name not in (None, identity.name):
-            raise ConfigError(
-                f"name: the certificate's is {identity.name!r}, not {name!r}; leave it out"
-            )
-        credentials = channel_credentials(identity)
-        reach = dial(address, credentials, is_near=is_loopback(host))
-        return cls(reach, identity.name, identity.authority)
+
+class Guarded(Door):
+    """Only those with a certificate of the server's authority that is not revoked."""
+
+    def __init__(self, identity: Identity, revoked: Revoked) -> None:
+        self._identity, self._revoked = identity, revoked
 
     @classmethod
-    def _insecure(cls, address: str, host: str, name: str | None, number: int | None) -> Door:
+    def of(cls, folder: str | Path) -> Guarded:
+        """With what `pisces certs` keeps in a folder."""
+        identity = Identity.load(Path(folder) / "server.pem")
+        return cls(identity, Revoked(Path(folder) / "revoked.pem", identity.authority))
+
+    def open(self, server: Any, address: str) -> int:
+        """Listen with TLS."""
+        return int(server.add_secure_port(address, server_credentials(self._identity)))
+
+    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> Peer:
+        """The name in the certificate, whatever it says."""
+        peer = peer_name(shown)
+        if peer is None:
+            raise RefusedError("its certificate is not a client's")
+        if peer.serial in self._revoked:
+            raise RefusedError(f"the certificate of {peer.name} is revoked")
+        return peer
+
+    def may_stay(self, peer: Peer) -> bool:
+        """Not if it was revoked meanwhile."""
+        return peer.serial not in self._revoked
+
+
+class Open(Door):
+    """Everybody on this machine, by the name they say."""
+
+    def open(self, server: Any, address: str) -> int:
+        """Listen in the clear, where nobody else can hear it."""
+        host = address.rpartition(":")[0]
         if not is_loopback(host):
             raise ConfigError(
-                f"insecure: only for servers on this machine, not on {host}; make certificates: "
-                "pisces certs"
+                f"--insecure: without certificates a server listens on this machine only, such as "
+                f"127.0.0.1, not on {host!r}; see pisces certs"
             )
-        name = f"client-{number}" if name is None and number is not None else name
-        if not name or len(name) > MOST_NAME:
-            raise ConfigError(
-                f"name: without a certificate a client needs a name of 1 to {MOST_NAME} "
-                f"characters, not {name!r}"
-            )
-        return cls(dial(address, None, is_near=True), name, address.encode())
+        return int(server.add_insecure_port(address))
 
-    def hello(self, num_examples: int, number: int | None) -> Hello:
-        """How it introduces itself."""
-        return Hello(num_examples, name=self.name, wished=number)
+    def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> Peer:
+        """What it says."""
+        if NAME.fullmatch(hello.name) is None:
+            raise RefusedError("a name has 1 to 64 letters, digits, dots, dashes and underscores")
+        return Peer(hello.name, 0)
 
-    @contextmanager
-    def holding(self, folder: Path | None) -> Iterator[Holding]:
-        """The folder of its results, its own while it takes part."""
-        holding = Holding(folder or default_folder(self.name, self.authority))
-        try:
-            yield holding
-        finally:
-            holding.close()
-
-
-def host_of(address: str) -> str:
-    """The host of "host:port"."""
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise ConfigError(
-            f"address: must be HOST:PORT, such as server.example.org:8470, not {address!r}"
-        )
-    return host
-
-
-def is_loopback(host: str) -> bool:
-    """Is it this very machine?"""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    def may_stay(self, peer: Peer) -> bool:
+        """Always."""
+        return True

@@ -1,7 +1,7 @@
 """Finished results on a client's disk, until the server says that it has them.
 
-One file per result: a line of JSON, then its bytes as they travel. It is written beside and renamed,
-so that it is there whole or not at all; what is damaged nevertheless is put aside.
+One file per result: a line of JSON, then its bytes as they travel. It is written beside and
+renamed, so that it is there whole or not at all; what is damaged nevertheless is put aside.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ log = logging.getLogger("pisces")
 
 MOST_HELD = 100
 KEPT_S = 7 * 24 * 3600.0  # results of another run: nobody may ever come for them
+CONTENT = ("encoding", "num_bytes", "zstd", "scale")
 HELD, DAMAGED, PART = ".held", ".damaged", ".part"
 
 
@@ -201,7 +202,8 @@ def _header(held: Held) -> bytes:
         "task": result.task,
         "run": held.run,
         "report": asdict(result.report),
-        "content": asdict(result.content),
+        "content": {key: getattr(result.content, key) for key in CONTENT},
+        "crc32": zlib.crc32(held.data),
     }
     return json.dumps({"told": told, "crc32": _sum_of(told)}).encode() + b"\n"
 
@@ -217,6 +219,6 @@ def _parsed(text: bytes) -> Held:
     content, report = Content(**told["content"]), Report(**told["report"])
     if len(data) != content.num_bytes:
         raise ValueError(f"{len(data)} bytes, not {content.num_bytes}")
-    if zlib.crc32(data) != content.crc32 or _sum_of(told) != line["crc32"]:
+    if zlib.crc32(data) != told["crc32"] or _sum_of(told) != line["crc32"]:
         raise ValueError("the checksum differs")
     return Held(told["run"], Result(told["task"], report, content), data)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pisces.errors import PiscesError, RefusedError, Terminated
-from pisces.execute.network.desk import Desk, Watcher
+from pisces.execute.network.bench import Bench, Watcher
 from pisces.execute.network.holding import Holding
 from pisces.execute.network.member import Dial, Ended, Member
 from pisces.execute.network.messages import Hello, Welcome
@@ -45,8 +45,8 @@ def retry_s(attempt: int, rng: random.Random) -> float:
 class Network:
     """The thread that talks to the server."""
 
-    def __init__(self, dial: Dial, desk: Desk) -> None:
-        self._dial, self._desk = dial, desk
+    def __init__(self, dial: Dial, bench: Bench) -> None:
+        self._dial, self._bench = dial, bench
         self._rng = random.Random()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: asyncio.Event | None = None
@@ -80,8 +80,8 @@ class Network:
             self.error = error
         finally:
             self._begun.set()
-            self._desk.call_all_off()
-            self._desk.todo.put(None)
+            self._bench.call_all_off()
+            self._bench.todo.put(None)
 
     async def _main(self) -> None:
         self._loop, self._leaving = asyncio.get_running_loop(), asyncio.Event()
@@ -90,32 +90,33 @@ class Network:
         try:
             await self._stay_connected(self._leaving)
         finally:
-            await self._desk.kept()
+            await self._bench.kept()
 
     async def _stay_connected(self, leaving: asyncio.Event) -> None:
         attempt = 0
         while not leaving.is_set():
             self.ended = await self._connection(leaving)
             if self.ended.is_over or self.ended.is_refused:
-                self._desk.tell(state="over", reason=self.ended.reason)
+                self._bench.tell(state="over", reason=self.ended.reason)
                 return
             attempt = 0 if self.ended.was_welcome else attempt + 1
             wait_s = retry_s(attempt, self._rng)
             log.info("not connected: %s; again in %.1f s", self.ended.reason, wait_s)
-            self._desk.tell(state="retrying", reason=self.ended.reason, retry_s=wait_s)
+            self._bench.tell(state="retrying", reason=self.ended.reason, retry_s=wait_s)
             with suppress(TimeoutError):
-                await asyncio.wait_for(leaving.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await leaving.wait()
 
     async def _connection(self, leaving: asyncio.Event) -> Ended:
-        self._desk.tell(state="connecting")
-        member = Member(self._dial, self._desk.hello(), self._desk, self._desk.find)
-        self._desk.connected(member)
+        self._bench.tell(state="connecting")
+        member = Member(self._dial, self._bench.hello(), self._bench, self._bench.find)
+        self._bench.connected(member)
         goodbye = asyncio.create_task(self._take_leave(member, leaving))
         try:
             return await member.talk()
         finally:
             goodbye.cancel()
-            self._desk.connected(None)
+            self._bench.connected(None)
 
     async def _take_leave(self, member: Member, leaving: asyncio.Event) -> None:
         await leaving.wait()
@@ -125,7 +126,7 @@ class Network:
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await member.drained()
-                while self._desk.unheard:
+                while self._bench.unheard:
                     await asyncio.sleep(0.02)
         await member.bye()
 
@@ -144,19 +145,19 @@ def take_part(
     Ctrl-C (and SIGTERM, in the main thread) ends it: what was sent is waited for a little, the rest
     stays on the disk. A server that refuses for good is a `RefusedError`.
     """
-    desk = Desk(about, holding, on)
-    network = Network(dial, desk)
+    bench = Bench(about, holding, on)
+    network = Network(dial, bench)
     with _terminable():
         num_tasks = 0
         try:
             network.start()
-            while (what := desk.todo.get()) is not None:
+            while (what := bench.todo.get()) is not None:
                 if isinstance(what, Welcome):
                     trainee.prepare(what)
-                elif (job := desk.job(what)) is not None:
-                    num_tasks += _train(job, trainee, desk, network)
+                elif (job := bench.begin(what)) is not None:
+                    num_tasks += _train(job, trainee, bench, network)
         finally:
-            network.soon(desk.call_all_off)  # after what is finished
+            network.soon(bench.call_all_off)  # after what is finished
             network.leave(LEAVE_S + 2.0)
     return _outcome(network, num_tasks)
 
@@ -169,19 +170,20 @@ def _outcome(network: Network, num_tasks: int) -> Outcome:
     return Outcome(network.ended.reason, num_tasks)
 
 
-def _train(job: Job, trainee: Trainee, desk: Desk, network: Network) -> bool:
+def _train(job: Job, trainee: Trainee, bench: Bench, network: Network) -> bool:
     """Do one task; whatever goes wrong with it is told, and the next may come."""
     try:
-        held = desk.packed(job, trainee.train(job))
-    except CalledOff:
+        held = bench.packed(job, trainee.train(job))
+    except CalledOff as error:
+        network.soon(bench.failed, job, reason_of(error))
         return False
     except Exception as error:
         if not job.work.called_off:
             # What the user can mend needs no traceback.
             log.error("task %d failed: %s", job.work.task, error, exc_info=_trace(error))
-        network.soon(desk.failed, job, reason_of(error))
+        network.soon(bench.failed, job, reason_of(error))
         return False
-    network.soon(desk.finished, job, held)
+    network.soon(bench.finished, job, held)
     return True
 
 

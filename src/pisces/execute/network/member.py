@@ -11,10 +11,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
-from pisces.errors import MissingPackageError
+from pisces.execute.network.extra import needed
 from pisces.execute.network.holding import Held
 from pisces.execute.network.messages import (
     Acknowledged,
@@ -35,20 +35,17 @@ from pisces.execute.network.messages import (
     from_server,
     to_server,
 )
-from pisces.execute.network.packing import MOST_MESSAGE_BYTES, Flat, Intake, chunks
+from pisces.execute.network.packing import MOST_MESSAGE_BYTES, Flat, Intake, parts
 from pisces.execute.network.wire import TALK
 from pisces.types import Layout
 
-try:
+with needed():
     import grpc
-except ImportError as error:
-    raise MissingPackageError(
-        "the network needs grpcio and protobuf: pip install 'pisces-fl[network]'"
-    ) from error
 
 HANDSHAKE_S = 30.0  # to be made welcome
 BEATS_MISSED = 3  # and the server is gone
 SHORTEST_BEAT_S = 0.05
+BYE_S = 1.0  # for the server to hang up, too
 FINAL = {  # refusals for good
     grpc.StatusCode.UNAUTHENTICATED: "the server does not know this client",
     grpc.StatusCode.PERMISSION_DENIED: "the server does not let this client in",
@@ -130,7 +127,7 @@ class Member:
         self._welcomed = asyncio.Event()
         self._pending: tuple[Order, Intake] | None = None
         self._off: set[int] = set()  # called off while their weights came in
-        self._heard_at = self._wrote_at = clock()
+        self._heard_at = clock()
         self._beating: asyncio.Task[None] | None = None
         self._cut: str | None = None  # why this side ended it
 
@@ -150,9 +147,10 @@ class Member:
     async def bye(self) -> None:
         """Take leave, and hang up."""
         with suppress(Exception):  # a server that is gone needs no leave
-            await self._write(Bye())
-            await self._stream.done_writing()
-            await asyncio.wait_for(self._stream.code(), 1.0)
+            async with asyncio.timeout(BYE_S):
+                await self._write(Bye())
+                await self._stream.done_writing()
+                await self._stream.code()
         self.hang_up("this client left")
 
     def hang_up(self, reason: str) -> None:
@@ -170,6 +168,8 @@ class Member:
             try:
                 return await self._listen()
             finally:
+                self._stream.cancel()
+                others += [] if self._beating is None else [self._beating]
                 for task in others:
                     task.cancel()
                 await asyncio.gather(*others, return_exceptions=True)
@@ -263,38 +263,38 @@ class Member:
                 self._outbox.task_done()
 
     async def _hand_in(self, held: Held) -> None:
-        await self._write(held.result)
-        for piece in chunks(memoryview(held.data)):
+        content, pieces = parts(held.result.content, memoryview(held.data))
+        await self._write(replace(held.result, content=content))
+        for piece in pieces:
             await self._write(Chunk(piece))
 
     async def _write(self, said: FromClient) -> None:
         async with self._writing:
             await self._stream.write(to_server(said))
-            self._wrote_at = self._clock()
 
     async def _watch(self) -> None:
         """Hang up where the server is not heard from for too long, and beat until then."""
         try:
-            await asyncio.wait_for(self._welcomed.wait(), HANDSHAKE_S)
+            async with asyncio.timeout(HANDSHAKE_S):  # `wait_for` may miss being cancelled
+                await self._welcomed.wait()
         except TimeoutError:
             self.hang_up(f"the server did not say welcome within {HANDSHAKE_S:g} s")
             return
         assert self._welcome is not None
         beat_s = max(self._welcome.beat_s, SHORTEST_BEAT_S)
         patience_s = BEATS_MISSED * beat_s
+        beat_at = self._clock() + beat_s
         while (now := self._clock()) - self._heard_at < patience_s:
-            if now - self._wrote_at >= beat_s:
+            if now >= beat_at:  # also while it sends other things: the server answers beats only
                 self._beating = asyncio.create_task(self._beat())  # it may have to wait
-                self._wrote_at = now
-            due_at = min(self._heard_at + patience_s, self._wrote_at + beat_s)
+                beat_at = now + beat_s
+            due_at = min(self._heard_at + patience_s, beat_at)
             await asyncio.sleep(max(due_at - now, 0.01))
         self.hang_up(f"nothing was heard from the server for {patience_s:g} s")
 
     async def _beat(self) -> None:
-        """Unless it is writing anyway."""
-        if not self._writing.locked():
-            with suppress(Exception):
-                await self._write(Beat())
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # `_listen` hears of it
+            await self._write(Beat())
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -9,15 +9,11 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from pisces.errors import MissingPackageError
+from pisces.execute.network.extra import needed
 
-try:
+with needed():
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     from google.protobuf.message import DecodeError
-except ImportError as error:
-    raise MissingPackageError(
-        "the network needs grpcio and protobuf: pip install 'pisces-fl[network]'"
-    ) from error
 
 __all__ = ["TALK", "DecodeError", "ToClient", "ToServer"]
 

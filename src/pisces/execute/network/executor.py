@@ -1,0 +1,294 @@
+"""The executor over a real network: the loop's side of it.
+
+What clients say is put into an inbox by the network's thread and taken out by `wait`, all that is
+there at once. What the loop says is posted to the network's thread. Each side has its own idea of
+which tasks run; the loop's is the one that counts, so a result that crosses with its being called
+off is not handed out.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+
+from pisces.clients.checks import Limits, update_bytes
+from pisces.execute.base import Capabilities, Executor, Handover
+from pisces.execute.network.desk import Desk, Given, Landed
+from pisces.execute.network.door import Door
+from pisces.execute.network.messages import Over
+from pisces.execute.network.roster import Roster
+from pisces.execute.network.service import Service, clock
+from pisces.execute.network.stats import Stats
+from pisces.execute.network.terms import Terms
+from pisces.types import Arrived, Event, Failed, Joined, Layout, Left, Task, Weights
+
+LATE_S = 1.0  # woken for an instant less late than this, it is taken to be that instant
+LONGEST_S = 3600.0  # of one sleep
+
+
+class NetworkExecutor(Executor):
+    """Runs tasks on clients that connect to it; time is the machine's, once enough are there."""
+
+    def __init__(
+        self,
+        listen: str,
+        layout: Layout,
+        door: Door,
+        *,
+        roster: Roster | None = None,
+        terms: Terms | None = None,
+        limits: Limits | None = None,
+        settings: str = "",
+    ) -> None:
+        self._layout, self._limits = layout, limits or Limits()
+        update_bytes(layout, self._limits)  # refused now if an update may not be that large
+        self._terms = terms or Terms()
+        self._roster = roster or Roster(max_clients=self._limits.max_clients)
+        self._settings = settings
+        self._inbox: list[Event | Landed] = []
+        self._rings = threading.Condition()
+        self._running: dict[int, Task] = {}
+        self._due: list[tuple[float, int]] = []  # when a task's time is up
+        self._handed_out: list[int] = []
+        self._unsaid: list[Callable[[], None]] = []  # goes out with `send`
+        self._began: float | None = None
+        self._now = 0.0
+        self._listens = self._is_open = self._is_over = False
+        self._service = Service(self._make_desk, door, listen)
+        self._desk = self._service.desk
+        host = listen.rpartition(":")[0]
+        self.address = f"{host}:{self._service.port}"
+
+    def _make_desk(self, service: Service) -> Desk:
+        return Desk(
+            roster=self._roster,
+            layout=self._layout,
+            terms=self._terms,
+            tell=self._hear,
+            later=service.later,
+            limits=self._limits,
+            settings=self._settings,
+        )
+
+    @property
+    def stats(self) -> Stats:
+        """What is counted; tasks that clients have included."""
+        stats = self._service.stats
+        stats.num_given = len(self._running)
+        return stats
+
+    def refuse(self, reason: str) -> None:
+        """Count somebody whom the TLS handshake kept out; from any thread."""
+        self._service.post(partial(self._service.refuse, "a connection", reason))
+
+    # --- the contract -----------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """When the last wait was over, in seconds since the run began."""
+        return self._now
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Clients can be told to stop, and most can hand in what there is."""
+        return Capabilities(real_time=True, cancels=True, pulls=True, takes_over=True)
+
+    @property
+    def quiet(self) -> bool:
+        """Never: somebody may always come."""
+        return False
+
+    @property
+    def interruptible(self) -> bool:
+        """While it only listens."""
+        return self._listens
+
+    def submit(self, task: Task) -> None:
+        """Give the task to its client, or keep it for when that is back."""
+        self._running[task.id] = task
+        due_at = None if task.deadline_s is None else self._now + task.deadline_s
+        if due_at is not None:
+            heapq.heappush(self._due, (due_at, task.id))
+        self._unsaid.append(partial(self._desk.give, self._given(task, due_at)))
+
+    def _given(self, task: Task, due_at: float | None) -> Given:
+        began = clock() if self._began is None else self._began
+        return Given(task, None if due_at is None else began + due_at)
+
+    def cancel(self, task_id: int) -> None:
+        """Tell its client to stop."""
+        if self._running.pop(task_id, None) is not None:
+            self._unsaid.append(partial(self._desk.call_off, task_id, "called off"))
+
+    def pull(self, task_id: int) -> None:
+        """Ask its client for what there is."""
+        if task_id in self._running:
+            self._unsaid.append(partial(self._desk.pull, task_id))
+
+    def send(self) -> None:
+        """Let it all go out."""
+        if self._unsaid:
+            words, self._unsaid = self._unsaid, []
+            self._service.post(partial(_say_all, words))
+
+    def acknowledge(self) -> None:
+        """Tell clients that their results are safe."""
+        if self._handed_out:
+            safe, self._handed_out = self._handed_out, []
+            self._unsaid.append(partial(self._desk.settle, safe))
+
+    def wait(self, until: float) -> list[Event]:
+        """All that came in; at first, until there are clients enough."""
+        self._open()
+        self.send()
+        if self._began is None:
+            return self._begin()
+        due_at = self._next_due()
+        wake_at = min(until, due_at)
+        heard = self._listen(lambda: self._elapsed() >= wake_at, wake_at)
+        self._now = max(self._now, self._elapsed() if heard else self._woken(wake_at))
+        events = [event for said in heard for event in self._events(said)]
+        return [*events, *self._expired()]
+
+    def take_over(self, left: Handover) -> None:
+        """Go on with those that were there, and what they were at."""
+        self._now, self._began = left.now, clock() - left.now
+        given = []
+        for task, started_at in left.running:
+            self._running[task.id] = task
+            due_at = None if task.deadline_s is None else started_at + task.deadline_s
+            if due_at is not None:
+                heapq.heappush(self._due, (due_at, task.id))
+            given.append(self._given(task, due_at))
+        self._service.post(partial(self._desk.take_over, given, left.present))
+        self._open()
+
+    def dismiss(self) -> None:
+        """Send everybody home."""
+        self._end(Over("the run is over", again=False))
+
+    def close(self) -> None:
+        """Tell everybody, wait until they heard it, hang up."""
+        self._end(Over("the server goes away, and may come back", again=True))
+        self._service.stop()
+        self._roster.sync()
+
+    def _end(self, over: Over) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self.send()
+        if self._is_open:
+            self._service.post(partial(self._desk.end, over))
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if not self._is_open:
+            self._is_open = True
+            self._service.start()
+
+    def _begin(self) -> list[Event]:
+        """The clock starts when there are clients enough."""
+        heard = self._listen(self._are_enough, None)
+        self._began = clock()
+        return [event for said in heard for event in self._events(said)]
+
+    def _are_enough(self) -> bool:
+        last = {e.client: e for e in self._inbox if isinstance(e, Joined | Left)}
+        num_present = sum(isinstance(e, Joined) for e in last.values())
+        return num_present >= self._terms.at_least
+
+    def _elapsed(self) -> float:
+        assert self._began is not None
+        return clock() - self._began
+
+    def _woken(self, wake_at: float) -> float:
+        """A machine wakes a little late; who was to decide at an instant decides as of then."""
+        elapsed = self._elapsed()
+        return wake_at if elapsed - wake_at < LATE_S else elapsed
+
+    def _next_due(self) -> float:
+        while self._due and self._due[0][1] not in self._running:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else float("inf")
+
+    # --- hearing ----------------------------------------------------------------------------------
+
+    def _hear(self, said: Event | Landed) -> None:
+        """From the network's thread."""
+        with self._rings:
+            self._inbox.append(said)
+            self._rings.notify()
+
+    def _listen(self, is_enough: Callable[[], bool], until: float | None) -> list[Event | Landed]:
+        """Take what is in the inbox, when there is something or it is enough."""
+        with self._rings:
+            while not (is_enough() or (until is not None and self._inbox)):
+                left = LONGEST_S if until is None else until - self._elapsed()
+                with self._listening():
+                    self._rings.wait(min(max(left, 0.0), LONGEST_S))
+            heard, self._inbox = self._inbox, []
+        self._roster.sync()  # before anybody hears of a new number
+        return heard
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        self._listens = True
+        try:
+            yield
+        finally:
+            self._listens = False
+
+    def _events(self, said: Event | Landed) -> list[Event]:
+        """What it means to the loop; nothing if it is about a task that ended here already."""
+        match said:
+            case Landed():
+                return self._landed(said)
+            case Joined():
+                return [Joined(self._now, said.client, said.num_examples)]
+            case Failed(task_id=int(task_id)):
+                if self._running.pop(task_id, None) is None:
+                    return []
+                return [Failed(self._now, said.client, said.reason, task_id)]
+            case Left():
+                return [self._left(said.client, said.reason)]
+            case _:
+                return []
+
+    def _landed(self, said: Landed) -> list[Event]:
+        task = self._running.pop(said.task, None)
+        if task is None:
+            self._unsaid.append(partial(self._desk.settle, [said.task]))
+            return []
+        self._handed_out.append(said.task)
+        flat = torch.from_numpy(said.flat).to(task.weights.flat.device)
+        weights = Weights(flat, self._layout)
+        return [Arrived(self._now, said.task, said.client, weights, said.report)]
+
+    def _left(self, client: int, reason: str) -> Left:
+        """With it go its tasks: one, usually."""
+        tasks = [task.id for task in self._running.values() if task.client == client]
+        for task_id in tasks:
+            del self._running[task_id]
+            self._unsaid.append(partial(self._desk.call_off, task_id, reason))
+        return Left(self._now, client, reason, tasks[0] if tasks else None)
+
+    def _expired(self) -> list[Event]:
+        events: list[Event] = []
+        while self._next_due() <= self._now:
+            _, task_id = heapq.heappop(self._due)
+            task = self._running.pop(task_id)
+            self._unsaid.append(partial(self._desk.expire, task_id, task.client))
+            events.append(Left(self._now, task.client, "deadline passed", task_id))
+        return events
+
+
+def _say_all(words: Sequence[Callable[[], None]]) -> None:
+    for word in words:
+        word()

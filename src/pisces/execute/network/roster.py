@@ -1,0 +1,104 @@
+"""Who is who: clients have names, the protocols count.
+
+A name keeps its number for the whole run, also when the server is killed and goes on: what is known
+of a client is known of its number. So numbers are written to the run folder, before anybody else
+hears of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+
+from pisces.errors import RunError
+from pisces.execute.network.messages import MOST_TEXT
+
+FILE = "clients.jsonl"
+
+
+class NumberError(Exception):
+    """No number can be given."""
+
+
+class Roster:
+    """Names and numbers of one run; in a file, if the run has a folder."""
+
+    def __init__(self, path: Path | None = None, *, max_clients: int = 10_000_000) -> None:
+        self._path, self._max_clients = path, max_clients
+        self._numbers: dict[str, int] = {}
+        self._taken: set[int] = set()
+        self._next = 0
+        self._unwritten: list[dict[str, object]] = []
+        self.run = secrets.token_hex(8)
+        if path is not None and path.exists():
+            self._read(path)
+        else:
+            self._unwritten.append({"run": self.run})
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Of all clients there ever were, by number."""
+        return {number: name for name, number in self._numbers.items()}
+
+    def number_of(self, name: str, wished: int | None = None) -> int:
+        """The number of that name; at first the one it wishes for, or the next."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._free() if wished is None else wished
+            self._check(number)
+            self._take(name, number)
+            self._unwritten.append({"client": number, "name": name})
+        elif wished not in (None, number):
+            raise NumberError(f"it is client {number} of this run, and wished to be {wished}")
+        return number
+
+    def _free(self) -> int:
+        while self._next in self._taken:
+            self._next += 1
+        return self._next
+
+    def _check(self, number: int) -> None:
+        if number >= self._max_clients:
+            raise NumberError(
+                f"client {number} would be beyond the {self._max_clients} there may be"
+            )
+        if number in self._taken:
+            raise NumberError(f"another client is number {number} of this run")
+
+    def _take(self, name: str, number: int) -> None:
+        self._numbers[name] = number
+        self._taken.add(number)
+
+    def sync(self) -> None:
+        """See to it that all numbers given are on the disk."""
+        lines, self._unwritten = self._unwritten, []
+        if self._path is None or not lines:
+            return
+        with self._path.open("ab") as file:
+            file.writelines(json.dumps(line).encode() + b"\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _read(self, path: Path) -> None:
+        """A last line without its end was cut by a kill: nobody heard of it."""
+        try:
+            whole, _, cut = path.read_bytes().rpartition(b"\n")
+            for line in whole.splitlines():
+                self._read_line(json.loads(line))
+            if cut:
+                os.truncate(path, len(whole) + 1)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise RunError(f"{path} is not what a server writes: {error}") from error
+
+    def _read_line(self, line: dict[str, object]) -> None:
+        if "run" in line:
+            self.run = str(line["run"])
+            return
+        number, name = line["client"], line["name"]
+        if type(number) is not int or number < 0 or not isinstance(name, str):
+            raise ValueError(
+                f"a client's number is {number!r} and its name {str(name)[:MOST_TEXT]!r}"
+            )
+        self._take(name, number)

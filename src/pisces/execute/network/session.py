@@ -1,0 +1,207 @@
+"""One connection, as the server sees it: what is to be said, and what is coming in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from pisces.execute.network.desk import Desk, Given, Member
+from pisces.execute.network.messages import (
+    MOST_TASKS,
+    Beat,
+    Bye,
+    Chunk,
+    Content,
+    Encoding,
+    Failure,
+    FromClient,
+    FromServer,
+    Hello,
+    Order,
+    Result,
+    WireError,
+    to_client,
+)
+from pisces.execute.network.packing import Flat, Intake
+from pisces.execute.network.rates import Bucket
+from pisces.execute.network.shelf import LARGE_BYTES, Shelf, flat_of
+from pisces.types import Task
+
+MOST_UNSAID = 1000  # messages that may wait for a client that does not read
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a connection is ended, and whether its client should try again."""
+
+    reason: str
+    status: str  # the name of a gRPC status
+
+
+class Session:
+    """The server's end of a line; everything of it happens in the network's thread."""
+
+    def __init__(self, desk: Desk, shelf: Shelf, clock: Callable[[], float]) -> None:
+        self.pulls = False
+        self.member: Member | None = None
+        self.heard_at = clock()  # while a result is under way, only its parts count
+        self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self._desk, self._shelf, self._clock = desk, shelf, clock
+        self._told: dict[int, None] = {}  # tasks it may send word of
+        self._unsaid: deque[FromServer | Given] = deque()
+        self._has_words = asyncio.Event()
+        self._has: int | None = None  # the version it was sent last
+        self._incoming: Result | None = None
+        self._intake: Intake | None = None  # None, too, where the result is not wanted
+        self._left = 0  # bytes of it to come
+        rate = desk.terms.messages_per_s
+        self._rate = Bucket(rate, max(100.0, 10 * rate), clock)
+
+    # --- what is said to it -----------------------------------------------------------------------
+
+    def say(self, message: FromServer) -> None:
+        """Send this when it can be sent."""
+        self._put(message)
+
+    def order(self, given: Given) -> None:
+        """Send this task, with its weights unless they were sent already."""
+        self.expect(given.task.id)
+        self._put(given)
+
+    def expect(self, task: int) -> None:
+        """It may send word of this task; of those it never does, the oldest are forgotten."""
+        self._told[task] = None
+        if len(self._told) > MOST_TASKS:
+            del self._told[next(iter(self._told))]
+
+    def replace(self, reason: str) -> None:
+        """Hang up: somebody else has its place."""
+        self.end(reason, "ABORTED")
+
+    def end(self, reason: str, status: str) -> None:
+        """Hang up."""
+        if not self.ending.done():
+            self.ending.set_result(Ending(reason, status))
+
+    def _put(self, words: FromServer | Given) -> None:
+        if len(self._unsaid) >= MOST_UNSAID:
+            self.end("it does not read what it is told", "RESOURCE_EXHAUSTED")
+            return
+        self._unsaid.append(words)
+        self._has_words.set()
+
+    @property
+    def has_said_all(self) -> bool:
+        """Is nothing waiting to be sent?"""
+        return not self._unsaid
+
+    async def words(self) -> AsyncIterator[bytes]:
+        """All that is to be said, as it is to be sent; never ends by itself."""
+        while True:
+            while self._unsaid:
+                words = self._unsaid[0]  # there until it is sent: see has_said_all
+                if isinstance(words, Given):
+                    async for data in self._ordered(words):
+                        yield data
+                else:
+                    yield to_client(words)
+                self._unsaid.popleft()
+            self._has_words.clear()
+            await self._has_words.wait()
+
+    async def _ordered(self, given: Given) -> AsyncIterator[bytes]:
+        task = given.task
+        if self._desk.given.get(task.id) is not given:
+            return  # it was called off meanwhile
+        if self._has == task.version:
+            yield to_client(self._order(given))
+            return
+        content, chunks = await self._shelf.packed(task)
+        self._has = None
+        yield to_client(self._order(given, content))
+        for chunk in chunks:
+            yield chunk
+        self._has = task.version
+
+    def _order(self, given: Given, content: Content | None = None) -> Order:
+        left = None if given.due_at is None else max(0.0, given.due_at - self._clock())
+        task = given.task
+        return Order(task.id, task.version, task.plan, task.seed, left, content)
+
+    # --- what it says -----------------------------------------------------------------------------
+
+    async def hear(self, said: FromClient) -> None:
+        """Take in what it said; `WireError` if nobody says that here."""
+        if isinstance(said, Chunk):
+            await self._add(said.data)
+            return
+        if not self._rate.take():
+            raise WireError("too many messages")
+        if self._incoming is None:
+            self.heard_at = self._clock()
+        member = self._who
+        match said:
+            case Beat():
+                self.say(Beat())
+            case Result():
+                await self._announce(said)
+            case Failure():
+                self._check_told(said.task)
+                del self._told[said.task]
+                self._desk.fail(member, said)
+            case Bye():
+                self._desk.bye(member)
+            case Hello():
+                raise WireError("a second Hello")
+
+    @property
+    def _who(self) -> Member:
+        assert self.member is not None
+        return self.member
+
+    def _check_told(self, task: int) -> None:
+        if task not in self._told:
+            raise WireError(f"word of task {task}, which it was not given")
+
+    async def _announce(self, result: Result) -> None:
+        self._check_told(result.task)
+        if self._incoming is not None:
+            raise WireError("a result in the middle of another")
+        self._incoming, self._left = result, result.content.num_bytes
+        wanted: Encoding = self._shelf.encoding
+        intake = Intake(result.content, self._desk.layout.size, wanted=wanted)
+        task = self._desk.wants(self._who, result.task)
+        self._intake = None if task is None else intake
+        if result.content.data:
+            self._left = 0
+            await self._finish()
+
+    async def _add(self, data: bytes) -> None:
+        if self._incoming is None or not data or len(data) > self._left:
+            raise WireError("weights that were not announced")
+        self._left -= len(data)
+        self.heard_at = self._clock()
+        if self._intake is not None:
+            self._intake.add(data)
+        if self._left == 0:
+            await self._finish()
+
+    async def _finish(self) -> None:
+        result, intake = self._incoming, self._intake
+        assert result is not None
+        self._incoming = self._intake = None
+        self._told.pop(result.task, None)
+        if intake is None:
+            return
+        task = self._desk.wants(self._who, result.task)
+        if task is not None:
+            flat = await self._weights(intake, task)
+            self._desk.arrive(self._who, result, flat)
+
+    async def _weights(self, intake: Intake, task: Task) -> Flat:
+        began = flat_of(task) if self._desk.terms.encoding == "float16" else None
+        if self._desk.layout.size * 8 <= LARGE_BYTES:
+            return intake.weights(began)
+        return await asyncio.get_running_loop().run_in_executor(None, intake.weights, began)

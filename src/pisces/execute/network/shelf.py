@@ -1,0 +1,53 @@
+"""Versions ready to be sent: packed once, however many clients are sent them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from pisces.execute.network.messages import Chunk, Content, Encoding, to_client
+from pisces.execute.network.packing import Flat, pack, parts
+from pisces.types import Layout, Task
+
+Packed = tuple[Content, list[bytes]]
+LARGE_BYTES = 1 << 20  # weights whose packing is worth a thread
+MOST_KEPT = 3  # of the versions sent last; slower clients' tasks are packed again
+
+
+class Shelf:
+    """Keeps the last versions as the messages that carry them."""
+
+    def __init__(self, layout: Layout, *, zstd: bool = False) -> None:
+        double = any(s.dtype == "float64" for s in layout.slices)
+        self.encoding: Encoding = "float64" if double else "float32"
+        self._zstd = zstd
+        self._kept: OrderedDict[int, asyncio.Future[Packed]] = OrderedDict()
+
+    async def packed(self, task: Task) -> Packed:
+        """The weights of a task's version."""
+        if task.version not in self._kept:
+            self._kept[task.version] = self._packing(task)
+        self._kept.move_to_end(task.version)
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return await asyncio.shield(self._kept[task.version])
+
+    def _packing(self, task: Task) -> asyncio.Future[Packed]:
+        """In a thread, unless that would take longer than the packing."""
+        loop = asyncio.get_running_loop()
+        if task.weights.layout.size * 8 > LARGE_BYTES or self._zstd:
+            return loop.run_in_executor(None, _pack, task, self._zstd)
+        done: asyncio.Future[Packed] = loop.create_future()
+        done.set_result(_pack(task, self._zstd))
+        return done
+
+
+def _pack(task: Task, zstd: bool) -> Packed:
+    content, rest = parts(*pack(flat_of(task), zstd=zstd))
+    return content, [to_client(Chunk(chunk)) for chunk in rest]
+
+
+def flat_of(task: Task) -> Flat:
+    """The weights a task begins from, as numpy has them."""
+    flat: Flat = task.weights.flat.numpy(force=True)
+    return flat

@@ -1,0 +1,159 @@
+"""A run from its beginning to its end, whoever trains: folder, journal, checkpoints and signals."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import tomlkit
+import torch
+
+from pisces import build
+from pisces.coordinator import Coordinator
+from pisces.errors import Terminated
+from pisces.execute.base import Executor
+from pisces.execute.tape import Tape
+from pisces.federation import Federation
+from pisces.journaling import tape_for
+from pisces.keeping import Kept, identity, open_folder
+from pisces.machine import software
+from pisces.models.flat import named_tensors
+from pisces.record.checkpoint import Checkpoints
+from pisces.record.journal import Journaling
+from pisces.record.lines import Line, Memory, Recorder, Tee
+from pisces.record.summary import Tally
+from pisces.types import Weights
+
+Opens = Callable[[Path | None], Executor]  # given the run's folder, which is there by then
+Tensors = Callable[[Weights], Mapping[str, torch.Tensor]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ran:
+    """What a run came to."""
+
+    weights: Weights
+    summary: Mapping[str, Any]
+    folder: Path | None
+    memory: Memory
+
+
+def run(
+    federation: Federation,
+    opens: Opens,
+    *,
+    protocol: str,
+    by_whom: str,
+    made: Mapping[str, Any],
+    out: str | Path | None = None,
+    about: str | None = None,
+    tensors: Tensors = named_tensors,
+    listener: Recorder | None = None,
+    checkpoints: Checkpoints | None = None,
+    resume: bool = False,
+    recall: Callable[[Line], None] = lambda _line: None,
+    journaling: Journaling | None = None,
+) -> Ran:
+    """Run a federation to its end, on the executor that `opens` gives.
+
+    Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised. So does
+    SIGTERM where there are `checkpoints`; it raises `Terminated`. `about` is written to the
+    folder's config; `made` says what the run is, beside what the federation says; `tensors` are
+    what is saved of the last version.
+    """
+    about = about or tomlkit.dumps(
+        {"made_in": "Python", "protocol": protocol, "seed": federation.seed}
+    )
+    what = identity(federation, protocol, made)
+    tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
+    path = None if folder is None else folder.path
+    # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
+    recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
+    began = time.perf_counter()
+
+    def clock() -> float:
+        return time.perf_counter() - began
+
+    with (
+        closing(recorder),
+        _wired(federation, recorder, opens, path, what, journaling) as wired,
+        _on_signals(wired[0].interrupt, also_terminated=checkpoints is not None) as heard,
+    ):
+        coordinator, tape = wired
+        if folder is not None and coordinator.is_real_time:
+            folder.write_behind()
+        kept = folder and Kept(folder, coordinator, what, clock, tape)
+        if kept and resume:
+            for line in kept.take_up(about, federation.weights.flat.device):
+                tally.add(line)
+                recall(line)
+        weights = coordinator.run(kept.rest(checkpoints) if kept else lambda: None)
+        wall_s = kept.wall_s if kept else clock()
+        summary = _summary(federation, protocol, tally, by_whom)
+        if folder is not None:
+            folder.finish(summary, tensors(weights), wall_s)
+    if coordinator.reason == "interrupted":
+        raise Terminated if signal.SIGTERM in heard else KeyboardInterrupt
+    return Ran(weights, {**summary, "wall_s": wall_s}, path, memory)
+
+
+@contextmanager
+def _wired(
+    federation: Federation,
+    recorder: Recorder,
+    opens: Opens,
+    folder: Path | None,
+    what: Mapping[str, Any],
+    journaling: Journaling | None,
+) -> Iterator[tuple[Coordinator, Tape | None]]:
+    """The coordinator, and its tape if it keeps a journal; what was opened is closed at the end."""
+    executor = opens(folder)
+    try:
+        tape = None if folder is None else tape_for(executor, folder, what, journaling)
+        coordinator = build.wire(federation, recorder, executor, tape)
+    except BaseException:
+        executor.close()
+        raise
+    with closing(coordinator):
+        yield coordinator, tape
+
+
+@contextmanager
+def _on_signals(interrupt: Callable[[], None], *, also_terminated: bool) -> Iterator[set[int]]:
+    """Turn Ctrl-C into a wish; only the main thread ever hears of it. Tells which were heard."""
+    heard: set[int] = set()
+
+    def hear(number: int, _frame: FrameType | None) -> None:
+        heard.add(number)
+        interrupt()
+
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = [signal.SIGINT, *([signal.SIGTERM] if also_terminated else [])] if in_main else []
+    before = {number: signal.signal(number, hear) for number in numbers}
+    try:
+        yield heard
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _summary(federation: Federation, protocol: str, tally: Tally, by_whom: str) -> dict[str, Any]:
+    stop = federation.stop
+    reached = None if stop.target is None else tally.time_to_target(stop.target, stop.metric)
+    return {
+        "protocol": protocol,
+        "seed": federation.seed,
+        "metric": stop.metric,
+        "target": stop.target,
+        "time_to_target_s": reached,
+        "trained_by": by_whom,
+        "made_with": software(),
+        **tally.summary(),
+    }
