@@ -36,11 +36,11 @@ AT = 0.0  # the loop's thread says when
 
 
 class RefusedError(Exception):
-    """A client is not taken in; `for_good` if it should not try again."""
+    """A client is not taken in, and should not try again."""
 
-    def __init__(self, reason: str, *, for_good: bool = True) -> None:
+    def __init__(self, reason: str, *, kind: str = "not let in") -> None:
         super().__init__(reason)
-        self.for_good = for_good
+        self.kind = kind  # the reason in few words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +65,7 @@ class Line(Protocol):
     """A connection."""
 
     pulls: bool
+    zstd: bool
 
     def expect(self, task: int) -> None:
         """It may send word of this task."""
@@ -89,6 +90,8 @@ class Member:
     is_present: bool = False  # as far as the loop was told
     overdue: int | None = None  # a task that passed its deadline, of which it was not heard again
     leaving: Any = None  # the timer that ends patience
+    said_bye: bool = False  # on the line it has
+    num_joins: int = 0  # that the loop was told of
 
 
 @dataclass(slots=True)
@@ -104,6 +107,7 @@ class Desk:
     settings: str = ""
     members: dict[int, Member] = field(default_factory=dict)
     given: dict[int, Given] = field(default_factory=dict)
+    pulled: set[int] = field(default_factory=set)  # of those given
     unsafe: dict[int, int] = field(default_factory=dict)  # task -> client
     over: Over | None = None
 
@@ -142,11 +146,12 @@ class Desk:
             member.line.replace("a newer connection has this name")
         if member.leaving is not None:
             member.leaving.cancel()
-        member.line, member.leaving = line, None
+        member.line, member.leaving, member.said_bye = line, None, False
 
     def _greet(self, member: Member, line: Line, holds: Iterable[int]) -> None:
-        wanted = tuple(task for task in holds if self._runs(task, member))
-        settled = tuple(t for t in holds if t not in wanted and self.unsafe.get(t) != member.number)
+        held = dict.fromkeys(holds)
+        wanted = tuple(task for task in held if self._runs(task, member))
+        settled = tuple(t for t in held if t not in wanted and self.unsafe.get(t) != member.number)
         for task in wanted:
             line.expect(task)
         line.say(
@@ -159,7 +164,7 @@ class Desk:
                 wanted=wanted,
                 settled=settled,
                 encoding=self._encoding,
-                zstd=self.terms.zstd,
+                zstd=self.terms.zstd and line.zstd,
             )
         )
 
@@ -172,6 +177,8 @@ class Desk:
         line.expect(task)
         if not self._runs(task, member):
             line.say(CalledOff(task, "it ended without you"))
+        elif task in self.pulled and line.pulls:
+            line.say(Pull(task))
 
     def _remind(self, member: Member, line: Line, known: set[int]) -> None:
         """Of tasks it never heard of, or has forgotten."""
@@ -190,9 +197,11 @@ class Desk:
             self.terms.patience_s, lambda: self._vanish(member, "did not come back")
         )
 
-    def bye(self, member: Member) -> None:
-        """A client goes, and said so."""
-        self._vanish(member, "said goodbye")
+    def bye(self, member: Member, line: Line) -> None:
+        """A client goes, and said so; what an older line says of that does not count."""
+        if member.line is line:
+            member.said_bye = True
+            self._vanish(member, "said goodbye")
 
     def wants(self, member: Member, task: int) -> Task | None:
         """The task, if a result of it is wanted; if not, its client may forget it."""
@@ -207,17 +216,18 @@ class Desk:
         """A whole result; a second one of the same task is not wanted."""
         if self.wants(member, result.task) is None:
             return
-        del self.given[result.task]
+        self._take_back(result.task)
         self.unsafe[result.task] = member.number
         self.tell(Landed(result.task, member.number, flat, result.report))
 
-    def fail(self, member: Member, failure: Failure) -> None:
-        """A task cannot be done."""
+    def fail(self, member: Member, failure: Failure) -> bool:
+        """A task cannot be done, or was stopped; was somebody still waiting for it?"""
         if not self._runs(failure.task, member):
             self._heard(member, failure.task)
-            return
-        del self.given[failure.task]
+            return False
+        self._take_back(failure.task)
         self.tell(Failed(AT, member.number, failure.reason or "failed", failure.task))
+        return True
 
     def _heard(self, member: Member, task: int) -> None:
         """Word of a task that ended: if it was overdue, its client is free again."""
@@ -228,10 +238,18 @@ class Desk:
     def _runs(self, task: int, member: Member) -> bool:
         return task in self.given and self.given[task].task.client == member.number
 
+    def _take_back(self, task: int) -> Given | None:
+        self.pulled.discard(task)
+        return self.given.pop(task, None)
+
     def _appear(self, member: Member, num_examples: int | None) -> None:
-        if num_examples is None or (member.is_present and member.num_examples == num_examples):
+        """Tell that it is there, if it is and that is news."""
+        if num_examples is None or member.line is None or member.said_bye:
+            return
+        if member.is_present and member.num_examples == num_examples:
             return
         member.is_present, member.num_examples = True, num_examples
+        member.num_joins += 1
         self.tell(Joined(AT, member.number, num_examples))
 
     def _vanish(self, member: Member, reason: str) -> None:
@@ -252,22 +270,27 @@ class Desk:
 
     def call_off(self, task: int, reason: str) -> None:
         """Nobody waits for this task any more."""
-        given = self.given.pop(task, None)
+        given = self._take_back(task)
         if given is not None and (line := self._line(given.task.client)) is not None:
             line.say(CalledOff(task, reason))
 
-    def expire(self, task: int, client: int) -> None:
-        """It took too long; its client is not there until it is heard of."""
+    def expire(self, task: int, client: int, num_joins: int) -> None:
+        """It took too long; its client is not there until it is heard of.
+
+        Unless it came anew while the loop, having heard of so many joins, was saying so.
+        """
         member = self.members.setdefault(client, Member(client))
-        member.overdue, member.is_present = task, False
+        if member.num_joins == num_joins:
+            member.overdue, member.is_present = task, False
         if task in self.given:
             self.call_off(task, "its deadline passed")
         else:  # word of it is on its way to the loop, which does not want it any more
             self._heard(member, task)
 
     def pull(self, task: int) -> None:
-        """Ask for what there is, if its client can."""
+        """Ask for what there is, if its client can; one that is away, when it is back and at it."""
         if task in self.given:
+            self.pulled.add(task)
             line = self._line(self.given[task].task.client)
             if line is not None and line.pulls:
                 line.say(Pull(task))

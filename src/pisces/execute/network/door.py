@@ -60,7 +60,7 @@ class Guarded(Door):
         if peer is None:
             raise RefusedError("its certificate is not a client's")
         if peer.serial in self._revoked:
-            raise RefusedError(f"the certificate of {peer.name} is revoked")
+            raise RefusedError(f"the certificate of {peer.name} is revoked", kind="revoked")
         return peer
 
     def may_stay(self, peer: Peer) -> bool:

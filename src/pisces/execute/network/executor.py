@@ -9,10 +9,11 @@ off is not handed out.
 from __future__ import annotations
 
 import heapq
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 
 import torch
 
@@ -50,8 +51,10 @@ class NetworkExecutor(Executor):
         self._terms = terms or Terms()
         self._roster = roster or Roster(max_clients=self._limits.max_clients)
         self._settings = settings
-        self._inbox: list[Event | Landed] = []
-        self._rings = threading.Condition()
+        self._inbox: deque[Event | Landed] = deque()
+        self._bell: SimpleQueue[None] = SimpleQueue()  # rings when something was put there
+        self._present: set[int] = set()  # as the loop was told
+        self._num_joins: Counter[int] = Counter()  # that it was told of, by client
         self._running: dict[int, Task] = {}
         self._due: list[tuple[float, int]] = []  # when a task's time is up
         self._handed_out: list[int] = []
@@ -84,7 +87,7 @@ class NetworkExecutor(Executor):
 
     def refuse(self, reason: str) -> None:
         """Count somebody whom the TLS handshake kept out; from any thread."""
-        self._service.post(partial(self._service.refuse, "a connection", reason))
+        self._service.post(partial(self._service.refuse, reason))
 
     # --- the contract -----------------------------------------------------------------------------
 
@@ -134,7 +137,7 @@ class NetworkExecutor(Executor):
         """Let it all go out."""
         if self._unsaid:
             words, self._unsaid = self._unsaid, []
-            self._service.post(partial(_say_all, words))
+            self._service.post(*words)
 
     def acknowledge(self) -> None:
         """Tell clients that their results are safe."""
@@ -158,6 +161,7 @@ class NetworkExecutor(Executor):
     def take_over(self, left: Handover) -> None:
         """Go on with those that were there, and what they were at."""
         self._now, self._began = left.now, clock() - left.now
+        self._present.update(left.present)
         given = []
         for task, started_at in left.running:
             self._running[task.id] = task
@@ -200,7 +204,7 @@ class NetworkExecutor(Executor):
         return [event for said in heard for event in self._events(said)]
 
     def _are_enough(self) -> bool:
-        last = {e.client: e for e in self._inbox if isinstance(e, Joined | Left)}
+        last = {e.client: e for e in list(self._inbox) if isinstance(e, Joined | Left)}
         num_present = sum(isinstance(e, Joined) for e in last.values())
         return num_present >= self._terms.at_least
 
@@ -222,18 +226,22 @@ class NetworkExecutor(Executor):
 
     def _hear(self, said: Event | Landed) -> None:
         """From the network's thread."""
-        with self._rings:
-            self._inbox.append(said)
-            self._rings.notify()
+        self._inbox.append(said)
+        self._bell.put(None)
 
     def _listen(self, is_enough: Callable[[], bool], until: float | None) -> list[Event | Landed]:
-        """Take what is in the inbox, when there is something or it is enough."""
-        with self._rings:
-            while not (is_enough() or (until is not None and self._inbox)):
-                left = LONGEST_S if until is None else until - self._elapsed()
-                with self._listening():
-                    self._rings.wait(min(max(left, 0.0), LONGEST_S))
-            heard, self._inbox = self._inbox, []
+        """Take what is in the inbox, when there is something or it is enough.
+
+        Broken off while it listens, it has taken nothing out but the sound of a bell.
+        """
+        while not (is_enough() or (until is not None and self._inbox)):
+            left = LONGEST_S if until is None else until - self._elapsed()
+            with self._listening(), suppress(Empty):
+                self._bell.get(timeout=min(max(left, 0.0), LONGEST_S))
+        heard = [self._inbox.popleft() for _ in range(len(self._inbox))]
+        for _ in heard:
+            with suppress(Empty):
+                self._bell.get_nowait()
         self._roster.sync()  # before anybody hears of a new number
         return heard
 
@@ -251,12 +259,14 @@ class NetworkExecutor(Executor):
             case Landed():
                 return self._landed(said)
             case Joined():
+                self._present.add(said.client)
+                self._num_joins[said.client] += 1
                 return [Joined(self._now, said.client, said.num_examples)]
             case Failed(task_id=int(task_id)):
                 if self._running.pop(task_id, None) is None:
                     return []
                 return [Failed(self._now, said.client, said.reason, task_id)]
-            case Left():
+            case Left() if said.client in self._present:
                 return [self._left(said.client, said.reason)]
             case _:
                 return []
@@ -273,6 +283,7 @@ class NetworkExecutor(Executor):
 
     def _left(self, client: int, reason: str) -> Left:
         """With it go its tasks: one, usually."""
+        self._present.discard(client)
         tasks = [task.id for task in self._running.values() if task.client == client]
         for task_id in tasks:
             del self._running[task_id]
@@ -283,12 +294,8 @@ class NetworkExecutor(Executor):
         events: list[Event] = []
         while self._next_due() <= self._now:
             _, task_id = heapq.heappop(self._due)
-            task = self._running.pop(task_id)
-            self._unsaid.append(partial(self._desk.expire, task_id, task.client))
-            events.append(Left(self._now, task.client, "deadline passed", task_id))
+            client = self._running[task_id].client
+            num_joins = self._num_joins[client]
+            self._unsaid.append(partial(self._desk.expire, task_id, client, num_joins))
+            events.append(self._left(client, "deadline passed"))
         return events
-
-
-def _say_all(words: Sequence[Callable[[], None]]) -> None:
-    for word in words:
-        word()

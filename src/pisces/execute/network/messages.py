@@ -215,6 +215,8 @@ def _fill(message: Any, values: object, names: tuple[str, ...]) -> None:
     message.SetInParent()  # there even if all of it is zero
     for name in names:
         value = getattr(values, name)
+        if isinstance(value, str):
+            value = value.encode(errors="replace").decode()  # a lone surrogate cannot be sent
         if value is not None:
             setattr(message, name, value)
 
@@ -274,7 +276,7 @@ def from_server(data: bytes) -> FromServer:
 def _said(of: Any, data: bytes) -> tuple[str, Any]:
     try:
         message = of.FromString(data)
-    except DecodeError as error:
+    except (DecodeError, ValueError) as error:  # the latter where protobuf is plain Python
         raise WireError("a message that cannot be read") from error
     kind = message.WhichOneof("said")
     if kind is None:
@@ -295,8 +297,8 @@ def _numbers(values: Any) -> tuple[int, ...]:
 
 
 def _text(value: str) -> str:
-    """Shortened and in one line: it goes to logs."""
-    return " ".join(value[:MOST_TEXT].split())
+    """Shortened, in one line and without control characters: it goes to logs."""
+    return " ".join("".join(c if c.isprintable() else " " for c in value[:MOST_TEXT]).split())
 
 
 def _optional(message: Any, name: str) -> Any:
@@ -331,7 +333,7 @@ def _result(m: Any) -> Result:
 
 
 def _content(m: Any) -> Content:
-    if m.encoding >= len(ENCODINGS):
+    if not 0 <= m.encoding < len(ENCODINGS):
         raise WireError(f"an unknown encoding, {m.encoding}")
     if not math.isfinite(m.scale):
         raise WireError(f"a scale of {m.scale}")
@@ -341,7 +343,7 @@ def _content(m: Any) -> Content:
 
 
 def _welcome(m: Any) -> Welcome:
-    if not 0 < m.beat_s < math.inf or m.encoding >= len(ENCODINGS):
+    if not (0 < m.beat_s < math.inf and 0 <= m.encoding < len(ENCODINGS)):
         raise WireError(f"a beat every {m.beat_s} s, encoding {m.encoding}")
     return Welcome(
         number=_number(m.number),

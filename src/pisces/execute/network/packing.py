@@ -39,11 +39,12 @@ def pack(flat: Flat, *, zstd: bool = False) -> tuple[Content, memoryview]:
 
 def pack_step(flat: Flat, began: Flat, *, zstd: bool = False) -> tuple[Content, memoryview]:
     """What was added to the weights one began from, in half the bytes."""
-    step = flat - began
-    largest = float(np.max(np.abs(step), initial=0.0))
-    scale = float(np.float32(largest / LARGEST_HALF)) if np.isfinite(largest) else 1.0
-    scaled = step / scale if scale > 0 else step
-    return _announced("float16", scaled.astype(DTYPES["float16"]), zstd, scale)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite stays so
+        step = flat - began
+        scale = float(np.float32(np.max(np.abs(step), initial=0.0) / LARGEST_HALF))
+        scale = scale if np.isfinite(scale) else 1.0
+        scaled = step / scale if scale > 0 else step
+        return _announced("float16", scaled.astype(DTYPES["float16"]), zstd, scale)
 
 
 def _announced(
@@ -68,6 +69,13 @@ def chunks(data: memoryview) -> Iterator[bytes]:
         yield bytes(data[start : start + CHUNK_BYTES])
 
 
+def check_chunk(data: bytes, num_left: int) -> None:
+    """Is this the next chunk, where so many bytes are to come?"""
+    expected = min(CHUNK_BYTES, num_left)
+    if not data or len(data) != expected:
+        raise WireError(f"a chunk of {len(data)} bytes, not of {expected}")
+
+
 class Intake:
     """Takes in what was announced; never more than that, nor more than weights of a size take."""
 
@@ -88,10 +96,9 @@ class Intake:
             raise WireError(f"{content.num_bytes} bytes of weights, not {self._num_raw}")
 
     def add(self, data: bytes) -> None:
-        """The next chunk."""
+        """The next chunk; all are of one size but the last, so nobody can send byte by byte."""
+        check_chunk(data, len(self._data) - self._filled)
         stop = self._filled + len(data)
-        if not data or stop > len(self._data):
-            raise WireError("more chunks than announced, or an empty one")
         self._data[self._filled : stop] = data
         self._filled = stop
 
@@ -107,11 +114,13 @@ class Intake:
         values = np.frombuffer(raw, DTYPES[self._content.encoding])
         dtype: Any = np.float64 if self._wanted == "float64" else np.float32
         if self._content.encoding != "float16":
-            return values.astype(dtype, copy=False)  # native byte order
+            # In native byte order, and never what torch may not write to.
+            return values.astype(dtype, copy=not values.flags.writeable)
         if began is None:
             raise WireError("rounded weights, which only a result may have")
-        added: Flat = values.astype(dtype) * dtype(self._content.scale)
-        return began + added
+        with np.errstate(over="ignore", invalid="ignore"):
+            added: Flat = values.astype(dtype) * dtype(self._content.scale)
+            return began + added
 
     def _decompressed(self) -> bytes:
         zstandard = _zstandard()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 log = logging.getLogger("pisces")
 
 MOST_REMEMBERED = 10_000
+MOST_SAID_AT_ONCE = 100
 
 
 @dataclass(slots=True)
@@ -48,23 +49,36 @@ class Buckets:
     burst: float
     clock: Callable[[], float]
     _of: dict[str, Bucket] = field(default_factory=dict)
+    _look_at: int = MOST_REMEMBERED  # so many, for those that can be forgotten
 
     def take(self, name: str) -> bool:
         """Is there one left for this name?"""
-        if len(self._of) >= MOST_REMEMBERED:
+        if len(self._of) >= self._look_at:
             self._of = {n: bucket for n, bucket in self._of.items() if not bucket.is_full}
+            self._look_at = max(MOST_REMEMBERED, 2 * len(self._of))
         bucket = self._of.setdefault(name, Bucket(self.per_s, self.burst, self.clock))
         return bucket.take()
 
 
 @dataclass(slots=True)
 class Once:
-    """Says a thing once, however often it happens: a flood must not fill the log as well."""
+    """Says a thing once, however often it happens: a flood must not fill the log as well.
 
-    _said: set[str] = field(default_factory=set)
+    Nor may one of many things: so many are said at once, and one a second on average.
+    """
 
-    def warn(self, text: str) -> None:
-        """Log it, unless it was logged."""
-        if text not in self._said and len(self._said) < MOST_REMEMBERED:
-            self._said.add(text)
-            log.warning("%s", text)
+    clock: Callable[[], float]
+    _said: set[tuple[str, ...]] = field(default_factory=set)
+    _rate: Bucket = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rate = Bucket(1.0, MOST_SAID_AT_ONCE, self.clock)
+
+    def warn(self, about: tuple[str, ...], text: str) -> None:
+        """Log it, unless something about the same was logged."""
+        if about in self._said or not self._rate.take():
+            return
+        if len(self._said) >= MOST_REMEMBERED:
+            self._said.clear()
+        self._said.add(about)
+        log.warning("%s", text)

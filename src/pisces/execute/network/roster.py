@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import threading
 from pathlib import Path
 
 from pisces.errors import RunError
@@ -31,10 +32,12 @@ class Roster:
         self._taken: set[int] = set()
         self._next = 0
         self._unwritten: list[dict[str, object]] = []
-        self.run = secrets.token_hex(8)
+        self._lock = threading.Lock()  # numbers are given in one thread and written in another
+        self.run = ""
         if path is not None and path.exists():
             self._read(path)
-        else:
+        if not self.run:
+            self.run = secrets.token_hex(8)
             self._unwritten.append({"run": self.run})
 
     @property
@@ -49,7 +52,8 @@ class Roster:
             number = self._free() if wished is None else wished
             self._check(number)
             self._take(name, number)
-            self._unwritten.append({"client": number, "name": name})
+            with self._lock:
+                self._unwritten.append({"client": number, "name": name})
         elif wished not in (None, number):
             raise NumberError(f"it is client {number} of this run, and wished to be {wished}")
         return number
@@ -73,22 +77,27 @@ class Roster:
 
     def sync(self) -> None:
         """See to it that all numbers given are on the disk."""
-        lines, self._unwritten = self._unwritten, []
+        with self._lock:
+            lines, self._unwritten = self._unwritten, []
         if self._path is None or not lines:
             return
-        with self._path.open("ab") as file:
-            file.writelines(json.dumps(line).encode() + b"\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with self._path.open("ab") as file:
+                file.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise RunError(f"{self._path} cannot be written: {error}") from error
 
     def _read(self, path: Path) -> None:
         """A last line without its end was cut by a kill: nobody heard of it."""
         try:
-            whole, _, cut = path.read_bytes().rpartition(b"\n")
+            content = path.read_bytes()
+            whole = content[: content.rfind(b"\n") + 1]
             for line in whole.splitlines():
                 self._read_line(json.loads(line))
-            if cut:
-                os.truncate(path, len(whole) + 1)
+            if len(whole) < len(content):
+                os.truncate(path, len(whole))
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise RunError(f"{path} is not what a server writes: {error}") from error
 

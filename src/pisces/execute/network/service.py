@@ -11,18 +11,19 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from pisces.errors import ConfigError
 from pisces.execute.network.desk import Desk, RefusedError
 from pisces.execute.network.door import Door
 from pisces.execute.network.extra import needed
-from pisces.execute.network.messages import Hello, WireError, from_client
+from pisces.execute.network.messages import FromClient, Hello, WireError, from_client
 from pisces.execute.network.packing import MOST_MESSAGE_BYTES
 from pisces.execute.network.rates import Buckets, Once
-from pisces.execute.network.session import Ending, Session
+from pisces.execute.network.session import GONE, Ending, Session
 from pisces.execute.network.shelf import Shelf
 from pisces.execute.network.stats import Stats
 from pisces.execute.network.tls import Peer
@@ -34,9 +35,28 @@ with needed():
 log = logging.getLogger("pisces")
 
 BURST = 5  # connections of one name at once
-ROUND_S = 3.0  # between two looks at who fell silent, or is no longer welcome
+ROUND_S = 1.0  # between two looks at who fell silent, or is no longer welcome
 FAREWELL_S = 0.5
+SPARE = 64  # connections
 clock = time.monotonic
+
+
+FULL = Ending("the server is full: try again later", "RESOURCE_EXHAUSTED", "full")
+LATE = Ending("no Hello came in time", "UNAVAILABLE", "no hello")
+PUSHY = Ending("it connects too often", "RESOURCE_EXHAUSTED", "connects too often")
+SILENT = Ending("nothing was heard of it", "UNAVAILABLE", "silent")
+REVOKED = Ending("its certificate is revoked", "PERMISSION_DENIED", "revoked")
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who is at the other end, as far as that is known."""
+
+    host: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.host})" if self.name else self.host
 
 
 class Service:
@@ -48,24 +68,29 @@ class Service:
         self._terms, self._door = self.desk.terms, door
         self._shelf = Shelf(self.desk.layout, zstd=self._terms.zstd)
         self._sessions: dict[Session, Peer] = {}
+        self._num_talking = 0  # those not let in yet included
         self._connects = Buckets(self._terms.connects_per_minute / 60, BURST, clock)
-        self._once = Once()
-        self._rounds: Future[None] | None = None
+        self._once = Once(clock)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
         self._thread.start()
-        self.port = self._run(self._bind(listen))
+        try:
+            self.port: int = self._run(self._bind(listen))
+        except BaseException:
+            self._end_thread()
+            raise
 
     # --- from other threads -----------------------------------------------------------------------
 
     def start(self) -> None:
         """Let clients in."""
         self._run(self._server.start())
-        self._rounds = asyncio.run_coroutine_threadsafe(self._make_rounds(), self._loop)
+        asyncio.run_coroutine_threadsafe(self._make_rounds(), self._loop)
 
-    def post(self, action: Callable[[], None]) -> None:
-        """Do this in the network's thread, soon."""
-        self._loop.call_soon_threadsafe(action)
+    def post(self, *actions: Callable[[], None]) -> None:
+        """Do this in the network's thread, soon; nothing, where it has ended."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(_do_all, actions)
 
     def later(self, delay_s: float, action: Callable[[], None]) -> asyncio.TimerHandle:
         """Do this after a while; from the network's thread only."""
@@ -76,14 +101,17 @@ class Service:
         if self._loop.is_closed():
             return
         self._run(self._stop())
+        self._end_thread()
+
+    def _end_thread(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def refuse(self, whom: str, reason: str) -> None:
-        """Count somebody who is kept out, and say so once."""
-        self.stats.refused[reason] += 1
-        self._once.warn(f"kept out {whom}: {reason}")
+    def refuse(self, reason: str) -> None:
+        """Count somebody whom TLS kept out, and say so once."""
+        self.stats.refuse(reason)
+        self._once.warn(("", reason), f"kept out a connection: {reason}")
 
     def _run(self, what: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result()
@@ -93,17 +121,20 @@ class Service:
     async def _bind(self, listen: str) -> int:
         options = {
             "grpc.so_reuseport": 0,  # two servers must not share a port unawares
-            "grpc.max_receive_message_length": MOST_MESSAGE_BYTES,
+            "grpc.max_receive_message_length": 4 * MOST_MESSAGE_BYTES,  # beyond: cut off silently
             "grpc.max_concurrent_streams": 1,
             "grpc.max_metadata_size": 8192,
             "grpc.server_handshake_timeout_ms": int(1000 * self._terms.handshake_s),
             "grpc.max_connection_idle_ms": int(1000 * self._terms.handshake_s),
-            "grpc.max_allowed_incoming_connections": self._terms.max_connections,
+            # A few more than there may be: they hear why they may not stay.
+            "grpc.max_allowed_incoming_connections": self._terms.max_connections + SPARE,
             "grpc.http2.max_ping_strikes": 2,
+            # A line that was cut is noticed although nobody says so.
+            "grpc.keepalive_time_ms": int(1000 * self._terms.beat_s),
+            "grpc.keepalive_timeout_ms": int(1000 * self._terms.beat_s),
+            "grpc.http2.max_pings_without_data": 0,
         }
-        self._server = grpc.aio.server(
-            options=list(options.items()), maximum_concurrent_rpcs=self._terms.max_connections
-        )
+        self._server = grpc.aio.server(options=list(options.items()))
         service, method = TALK.removeprefix("/").split("/")
         talk = grpc.stream_stream_rpc_method_handler(self._talk)
         handler = grpc.method_handlers_generic_handler(service, {method: talk})
@@ -121,14 +152,20 @@ class Service:
         return port
 
     async def _make_rounds(self) -> None:
+        """Look who fell silent; not when one could not listen oneself for a while."""
         while True:
+            before = clock()
             await asyncio.sleep(ROUND_S)
-            silent_before = clock() - self._terms.silent_after_s
-            for session, peer in list(self._sessions.items()):
-                if session.heard_at < silent_before:
-                    session.end("nothing was heard of it", "UNAVAILABLE")
-                elif not self._door.may_stay(peer):
-                    session.end("its certificate is revoked", "PERMISSION_DENIED")
+            now = clock()
+            if now - before < 2 * ROUND_S:
+                self._look_around(now - self._terms.silent_after_s)
+
+    def _look_around(self, silent_before: float) -> None:
+        for session, peer in list(self._sessions.items()):
+            if session.heard_at < silent_before:
+                session.end(SILENT)
+            elif not self._door.may_stay(peer):
+                session.end(REVOKED)
 
     async def _stop(self) -> None:
         """Wait until all was said, and a moment for clients to hang up first."""
@@ -138,46 +175,63 @@ class Service:
                 break
             await asyncio.sleep(0.01)
         await self._server.stop(0.1)
-        if self._rounds is not None:
-            self._rounds.cancel()
-            await asyncio.sleep(0)
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        await self._loop.shutdown_default_executor()
 
     # --- one client -------------------------------------------------------------------------------
 
     async def _talk(self, _requests: Any, context: Any) -> None:
         """All that is said over one connection."""
         session = Session(self.desk, self._shelf, clock)
-        whom = context.peer()
+        caller = Caller(_host(context.peer()))
+        self._num_talking += 1
         try:
-            name, ending = await self._let_in(session, context)
-            whom = f"{name} ({whom})"
-            ending = ending or await self._converse(session, context)
-        except RefusedError as error:
-            ending = Ending(str(error), "PERMISSION_DENIED" if error.for_good else "UNAVAILABLE")
-        except WireError as error:
-            ending = Ending(str(error), "INVALID_ARGUMENT")
+            ending = await self._serve(session, caller, context)
         finally:
+            self._num_talking -= 1
             self._forget(session)
         if ending.status != "OK":
-            self.refuse(whom, ending.reason)
+            self._hang_up_on(caller, ending)
             await context.abort(getattr(grpc.StatusCode, ending.status), ending.reason)
 
-    async def _let_in(self, session: Session, context: Any) -> tuple[str, Ending | None]:
+    async def _serve(self, session: Session, caller: Caller, context: Any) -> Ending:
+        """Until its end, and why it ended."""
+        try:
+            if self._num_talking > self._terms.max_connections:
+                return FULL
+            ending = await self._let_in(session, caller, context)
+            return ending or await self._converse(session, context)
+        except RefusedError as error:
+            return Ending(str(error), "PERMISSION_DENIED", error.kind)
+        except WireError as error:
+            return Ending(str(error), "INVALID_ARGUMENT", "malformed")
+        except grpc.aio.BaseError as error:
+            log.debug("the line to %s broke: %s", caller, error)
+            return Ending("the line broke", "OK")
+        except Exception:
+            log.exception("a mistake of this server's, in talking to %s", caller)
+            return Ending("a mistake of the server's", "INTERNAL", "mistake")
+
+    async def _let_in(self, session: Session, caller: Caller, context: Any) -> Ending | None:
         try:
             said = await asyncio.wait_for(context.read(), self._terms.handshake_s)
         except TimeoutError:
-            return "", Ending("no Hello came in time", "UNAVAILABLE")
-        hello = None if said is grpc.aio.EOF else from_client(said)
+            return LATE
+        hello = None if said is grpc.aio.EOF else _read_word(said)
         if not isinstance(hello, Hello):
             raise WireError("the first word was no Hello")
         peer = self._door.who(context.auth_context(), hello)
+        caller.name = peer.name
         if not self._connects.take(peer.name):
-            return peer.name, Ending("it connects too often", "RESOURCE_EXHAUSTED")
-        session.pulls = hello.pulls
+            return PUSHY
+        session.pulls, session.zstd = hello.pulls, hello.zstd
         session.member = self.desk.enter(peer.name, hello, session)
         self._sessions[session] = peer
         self.stats.num_connected += 1
-        return peer.name, None
+        return None
 
     async def _converse(self, session: Session, context: Any) -> Ending:
         """Read and write at once, until one is at its end or the session is ended."""
@@ -187,20 +241,21 @@ class Service:
         ends: list[asyncio.Future[Any]] = [*both, session.ending]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if session.ending.done():
+                return session.ending.result()
             for task in both:
                 if task.done():
                     task.result()  # raises what it raised
-            return session.ending.result() if session.ending.done() else Ending("", "OK")
+            return GONE
         finally:
             for task in both:
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, WireError, Exception):
-                    await task
+            await asyncio.gather(*both, return_exceptions=True)
 
     async def _read(self, session: Session, context: Any) -> None:
         while (data := await context.read()) is not grpc.aio.EOF:
             self.stats.received_bytes += len(data)
-            await session.hear(from_client(data))
+            await session.hear(_read_word(data))
 
     async def _write(self, session: Session, context: Any) -> None:
         async for data in session.words():
@@ -212,3 +267,28 @@ class Service:
             self.stats.num_connected -= 1
         if session.member is not None:
             self.desk.leave(session.member, session)
+
+    def _hang_up_on(self, caller: Caller, ending: Ending) -> None:
+        self.stats.refuse(ending.kind)
+        about = caller.name or caller.host, ending.kind
+        self._once.warn(about, f"hung up on {caller}: {ending.reason}")
+
+
+def _host(peer: str) -> str:
+    """As gRPC names the other end, without the port, which is another one every time."""
+    return unquote(peer).rpartition(":")[0] or peer
+
+
+def _read_word(data: bytes) -> FromClient:
+    if len(data) > MOST_MESSAGE_BYTES:
+        raise WireError(f"a message of {len(data)} bytes, more than {MOST_MESSAGE_BYTES}")
+    return from_client(data)
+
+
+def _do_all(actions: Sequence[Callable[[], None]]) -> None:
+    """One that fails is no reason to leave the others out."""
+    for action in actions:
+        try:
+            action()
+        except Exception:
+            log.exception("a mistake of this server's, in what it was about to say")

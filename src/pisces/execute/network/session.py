@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pisces.execute.network.desk import Desk, Given, Member
 from pisces.execute.network.messages import (
@@ -24,12 +25,13 @@ from pisces.execute.network.messages import (
     WireError,
     to_client,
 )
-from pisces.execute.network.packing import Flat, Intake
+from pisces.execute.network.packing import Flat, Intake, check_chunk
 from pisces.execute.network.rates import Bucket
 from pisces.execute.network.shelf import LARGE_BYTES, Shelf, flat_of
 from pisces.types import Task
 
 MOST_UNSAID = 1000  # messages that may wait for a client that does not read
+FAREWELL_S = 10.0  # after a Bye: to hear that what it sent is safe
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,18 @@ class Ending:
 
     reason: str
     status: str  # the name of a gRPC status
+    kind: str = ""  # the reason in few words, without names and numbers
+
+
+DEAF = Ending("it does not read what it is told", "RESOURCE_EXHAUSTED", "does not read")
+GONE = Ending("it said goodbye", "OK")
 
 
 class Session:
     """The server's end of a line; everything of it happens in the network's thread."""
 
     def __init__(self, desk: Desk, shelf: Shelf, clock: Callable[[], float]) -> None:
-        self.pulls = False
+        self.pulls = self.zstd = False
         self.member: Member | None = None
         self.heard_at = clock()  # while a result is under way, only its parts count
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
@@ -78,16 +85,16 @@ class Session:
 
     def replace(self, reason: str) -> None:
         """Hang up: somebody else has its place."""
-        self.end(reason, "ABORTED")
+        self.end(Ending(reason, "ABORTED", "replaced"))
 
-    def end(self, reason: str, status: str) -> None:
+    def end(self, ending: Ending) -> None:
         """Hang up."""
         if not self.ending.done():
-            self.ending.set_result(Ending(reason, status))
+            self.ending.set_result(ending)
 
     def _put(self, words: FromServer | Given) -> None:
         if len(self._unsaid) >= MOST_UNSAID:
-            self.end("it does not read what it is told", "RESOURCE_EXHAUSTED")
+            self.end(DEAF)
             return
         self._unsaid.append(words)
         self._has_words.set()
@@ -113,12 +120,13 @@ class Session:
 
     async def _ordered(self, given: Given) -> AsyncIterator[bytes]:
         task = given.task
-        if self._desk.given.get(task.id) is not given:
-            return  # it was called off meanwhile
+        if self._desk.given.get(task.id) is not given:  # it was called off meanwhile
+            self._desk.fail(self._who, Failure(task.id, "it was never sent"))
+            return
         if self._has == task.version:
             yield to_client(self._order(given))
             return
-        content, chunks = await self._shelf.packed(task)
+        content, chunks = await self._shelf.packed(task, zstd=self.zstd)
         self._has = None
         yield to_client(self._order(given, content))
         for chunk in chunks:
@@ -150,9 +158,11 @@ class Session:
             case Failure():
                 self._check_told(said.task)
                 del self._told[said.task]
-                self._desk.fail(member, said)
+                if self._desk.fail(member, said):
+                    self._has = None  # perhaps it lost the weights
             case Bye():
-                self._desk.bye(member)
+                self._desk.bye(member, self)
+                self._desk.later(FAREWELL_S, partial(self.end, GONE))
             case Hello():
                 raise WireError("a second Hello")
 
@@ -179,8 +189,9 @@ class Session:
             await self._finish()
 
     async def _add(self, data: bytes) -> None:
-        if self._incoming is None or not data or len(data) > self._left:
+        if self._incoming is None:
             raise WireError("weights that were not announced")
+        check_chunk(data, self._left)
         self._left -= len(data)
         self.heard_at = self._clock()
         if self._intake is not None:

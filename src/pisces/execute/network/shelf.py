@@ -21,25 +21,31 @@ class Shelf:
         double = any(s.dtype == "float64" for s in layout.slices)
         self.encoding: Encoding = "float64" if double else "float32"
         self._zstd = zstd
-        self._kept: OrderedDict[int, asyncio.Future[Packed]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, bool], asyncio.Future[Packed]] = OrderedDict()
 
-    async def packed(self, task: Task) -> Packed:
-        """The weights of a task's version."""
-        if task.version not in self._kept:
-            self._kept[task.version] = self._packing(task)
-        self._kept.move_to_end(task.version)
+    async def packed(self, task: Task, *, zstd: bool = False) -> Packed:
+        """The weights of a task's version; compressed, if that is wanted and its client can."""
+        key = task.version, zstd and self._zstd
+        if key not in self._kept:
+            self._kept[key] = _packing(task, zstd=key[1])
+        self._kept.move_to_end(key)
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
-        return await asyncio.shield(self._kept[task.version])
+        try:
+            return await asyncio.shield(self._kept[key])
+        except Exception:
+            self._kept.pop(key, None)  # the next may have better luck
+            raise
 
-    def _packing(self, task: Task) -> asyncio.Future[Packed]:
-        """In a thread, unless that would take longer than the packing."""
-        loop = asyncio.get_running_loop()
-        if task.weights.layout.size * 8 > LARGE_BYTES or self._zstd:
-            return loop.run_in_executor(None, _pack, task, self._zstd)
-        done: asyncio.Future[Packed] = loop.create_future()
-        done.set_result(_pack(task, self._zstd))
-        return done
+
+def _packing(task: Task, *, zstd: bool) -> asyncio.Future[Packed]:
+    """In a thread, unless that would take longer than the packing."""
+    loop = asyncio.get_running_loop()
+    if task.weights.layout.size * 8 > LARGE_BYTES or zstd:
+        return loop.run_in_executor(None, _pack, task, zstd)
+    done: asyncio.Future[Packed] = loop.create_future()
+    done.set_result(_pack(task, zstd))
+    return done
 
 
 def _pack(task: Task, zstd: bool) -> Packed:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+MOST_KINDS = 50
+
 
 @dataclass(slots=True)
 class Stats:
@@ -14,4 +16,9 @@ class Stats:
     num_given: int = 0  # tasks that clients have
     received_bytes: int = 0
     sent_bytes: int = 0
-    refused: Counter[str] = field(default_factory=Counter)  # by reason, in few words
+    refused: Counter[str] = field(default_factory=Counter)  # by kind, in few words
+
+    def refuse(self, kind: str) -> None:
+        """One more of this kind; of kinds there are few, whatever others come up with."""
+        is_known = kind in self.refused or len(self.refused) < MOST_KINDS
+        self.refused[kind if is_known else "other"] += 1
