@@ -73,11 +73,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         ),
         *("sense", "train", "clients.checks", "models.flat"),
     },
-    "client": {"execute.network"},
-    "local": {
-        *("client", "config", "data", "execute.network", "machine", "models", "objective"),
-        *("train.base", "train.sequential", "world"),
-    },
+    "client": {"execute"},
+    "local": {"data", "execute", "machine", "models", "objective", "train"},
     "build": {"*"},
     "federation": {"clients.checks", "evaluate", "policy", "sense", "stop"},
     "running": {"*"},

@@ -305,6 +305,7 @@ class Member:
         if self._cut is not None:
             return self._end(self._cut)
         told = " ".join((details or "").split())
+        told = told.removeprefix("failed to connect to all addresses; last error: UNKNOWN: ")
         if code in FINAL:
             what = f"{FINAL[code]}: {told}" if told else FINAL[code]
             return Ended(what, self.is_welcome, is_refused=True)
