@@ -23,6 +23,7 @@ COMMANDS = (
     "runs",
     "reproduce",
     "evaluate",
+    "join",
     "config",
     "protocols",
 )
