@@ -76,6 +76,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         ),
         *("sense", "train", "clients.checks", "models.flat"),
     },
+    "client": {"execute"},
+    "local": {"data", "execute", "machine", "models", "objective", "train"},
     "build": {"*"},
     "federation": {"clients.checks", "evaluate", "policy", "sense", "stop"},
     "running": {"*"},

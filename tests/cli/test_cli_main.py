@@ -24,6 +24,7 @@ COMMANDS = (
     "runs",
     "reproduce",
     "evaluate",
+    "join",
     "config",
     "protocols",
 )

@@ -55,6 +55,7 @@ class Paced(threading.Thread):
                 said = self.raw.hear(60.0)
                 if isinstance(said, Order):
                     self._work(said)
+            time.sleep(0.01)  # at an instant of its own
             self.raw.say(Bye())
         except HungUpError:
             return
