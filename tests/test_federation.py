@@ -129,6 +129,17 @@ def test_the_executor_is_opened_in_the_folder_and_closed_whatever_happens(tmp_pa
     assert not (tmp_path / "run").exists()  # another try may take the same folder
 
 
+def test_what_is_broken_off_stays(tmp_path: Path) -> None:
+    def opens(_folder: Path | None) -> FakeExecutor:
+        raise KeyboardInterrupt
+
+    how: dict[str, Any] = {"protocol": "fedbuff", "by_whom": "clients", "made": {}}
+    with pytest.raises(KeyboardInterrupt):
+        running.run(federation(), opens, out=tmp_path / "run", **how)
+    assert (tmp_path / "run" / "config.toml").exists()
+    go(federation(), Remote(), out=tmp_path / "run", resume=True, checkpoints=Checkpoints())
+
+
 class Deaf(Remote):
     """Waits for ever, and cannot be broken off when it has just begun to."""
 

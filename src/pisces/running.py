@@ -17,7 +17,7 @@ import torch
 
 from pisces import build
 from pisces.coordinator import Coordinator
-from pisces.errors import Terminated
+from pisces.errors import PiscesError, Terminated
 from pisces.execute.base import Executor
 from pisces.execute.tape import Tape
 from pisces.federation import Federation
@@ -119,9 +119,7 @@ def _wired(
 ) -> Iterator[tuple[Coordinator, Tape | None]]:
     """The coordinator, and its tape if it keeps a journal; what was opened is closed at the end."""
     path = None if folder is None else folder.path
-    with ExitStack() as stack:
-        if folder is not None:
-            stack.callback(folder.abandon)
+    with _abandoned_if_refused(folder), ExitStack() as stack:
         executor = opens(path)
         stack.callback(executor.close)
         tape = None if path is None else tape_for(executor, path, what, journaling)
@@ -129,6 +127,17 @@ def _wired(
         stack.pop_all()  # all went well
     with closing(coordinator):
         yield coordinator, tape
+
+
+@contextmanager
+def _abandoned_if_refused(folder: RunFolder | None) -> Iterator[None]:
+    """Whoever mends what was wrong may then take the same folder."""
+    try:
+        yield
+    except PiscesError:
+        if folder is not None:
+            folder.abandon()
+        raise
 
 
 @contextmanager

@@ -18,6 +18,7 @@ COMMANDS = (
     "demo",
     "run",
     "resume",
+    "serve",
     "compare",
     "report",
     "runs",
