@@ -30,9 +30,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "judge": {"policy", "recent"},
     "recent": set(),
     "clients": {"policy", "saving"},
-    # How many steps a plan has; where a journal is written, and who of it was let in.
+    # How many steps a plan has; where a journal is written, and who of it was let in; what a server
+    # tells of its run.
     "execute": {
         *("saving", "train.base", "train.shuffle", "record.journal", "record.segment"),
+        *("record.lines", "record.summary"),
         "clients.checks",
     },
     "train": {"data", "models"},
@@ -43,10 +45,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "objective": {"evaluate", "train.base"},
     "record": {"policy", "stop"},
     "report": {"record", "stop"},
-    "study": {"config", "explain", "policy", "record", "report", "stop"},
-    "config": {"explain", "policy"},
+    "study": {"config", "tables", "explain", "policy", "record", "report", "stop"},
+    "tables": set(),
+    "config": {"explain", "policy", "tables"},
     "explain": set(),
-    "world": {"config", "explain", "data", "models", "execute", "train.hostile"},
+    "world": {"config", "tables", "explain", "data", "models", "execute", "train.hostile"},
     "protocols": {
         *("policy", "clients.view", "select", "pace", "aggregate", "judge"),
     },
@@ -55,12 +58,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("policy", "saving", "stop", "evaluate", "record.lines", "dead_ends"),
         *("clients.manager", "clients.view", "execute.base"),
     },
-    "settings": {"config", "explain"},
-    "mix": {"config", "explain", "settings"},
+    "settings": {"explain", "tables"},
+    "mix": {"explain", "settings", "tables"},
     "sense": {"policy"},
     "parts": {
         *(
-            "config",
+            "tables",
             "explain",
             "federation",
             "machine",
@@ -81,6 +84,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "journaling": {"clients.checks", "evaluate", "execute", "record.journal"},
     "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record"},
     "resuming": {"build", "config", "keeping", "record", "simulation"},
+    "hosting": {"*"},
+    "server": {"*"},
     "simulation": {"*"},
     "cli": {"*"},
     "__init__": {"*"},
