@@ -173,6 +173,7 @@ def _outcome(network: Network, num_tasks: int) -> Outcome:
 def _train(job: Job, trainee: Trainee, bench: Bench, network: Network) -> bool:
     """Do one task; whatever goes wrong with it is told, and the next may come."""
     try:
+        job.work.check()  # it may have waited
         held = bench.packed(job, trainee.train(job))
     except CalledOff as error:
         network.soon(bench.failed, job, reason_of(error))
