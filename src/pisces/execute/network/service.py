@@ -11,6 +11,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,7 @@ BURST = 5  # connections of one name at once
 ROUND_S = 1.0  # between two looks at who fell silent, or is no longer welcome
 FAREWELL_S = 0.5
 SPARE = 64  # connections
+MOST_LINES = 8  # of one name: the one it has, and older ones that it keeps open
 clock = time.monotonic
 
 
@@ -68,7 +70,8 @@ class Service:
         self._terms, self._door = self.desk.terms, door
         self._shelf = Shelf(self.desk.layout, zstd=self._terms.zstd)
         self._sessions: dict[Session, Peer] = {}
-        self._num_talking = 0  # those not let in yet included
+        self._num_talking = 0  # those not let in yet, and those that do not hang up, included
+        self._num_lines: Counter[str] = Counter()  # by name
         self._connects = Buckets(self._terms.connects_per_minute / 60, BURST, clock)
         self._once = Once(clock)
         self._loop = asyncio.new_event_loop()
@@ -190,12 +193,14 @@ class Service:
         self._num_talking += 1
         try:
             ending = await self._serve(session, caller, context)
-        finally:
-            self._num_talking -= 1
             self._forget(session)
-        if ending.status != "OK":
-            self._hang_up_on(caller, ending)
-            await context.abort(getattr(grpc.StatusCode, ending.status), ending.reason)
+            if ending.status != "OK":
+                self._hang_up_on(caller, ending)
+                await _abort(context, ending)
+        finally:
+            self._forget(session)
+            self._num_talking -= 1
+            self._num_lines -= Counter([caller.name])
 
     async def _serve(self, session: Session, caller: Caller, context: Any) -> Ending:
         """Until its end, and why it ended."""
@@ -210,7 +215,7 @@ class Service:
             return Ending(str(error), "INVALID_ARGUMENT", "malformed")
         except grpc.aio.BaseError as error:
             log.debug("the line to %s broke: %s", caller, error)
-            return Ending("the line broke", "OK")
+            raise asyncio.CancelledError from error
         except Exception:
             log.exception("a mistake of this server's, in talking to %s", caller)
             return Ending("a mistake of the server's", "INTERNAL", "mistake")
@@ -225,7 +230,8 @@ class Service:
             raise WireError("the first word was no Hello")
         peer = self._door.who(context.auth_context(), hello)
         caller.name = peer.name
-        if not self._connects.take(peer.name):
+        self._num_lines[peer.name] += 1
+        if self._num_lines[peer.name] > MOST_LINES or not self._connects.take(peer.name):
             return PUSHY
         session.pulls, session.zstd = hello.pulls, hello.zstd
         session.member = self.desk.enter(peer.name, hello, session)
@@ -272,6 +278,16 @@ class Service:
         self.stats.refuse(ending.kind)
         about = caller.name or caller.host, ending.kind
         self._once.warn(about, f"hung up on {caller}: {ending.reason}")
+
+
+async def _abort(context: Any, ending: Ending) -> None:
+    """Say why, and wait until that is sent: for as long as who does not read keeps the line."""
+    try:
+        await context.abort(getattr(grpc.StatusCode, ending.status), ending.reason)
+    except grpc.aio.AbortError:
+        raise  # as it should be
+    except grpc.aio.BaseError as error:
+        raise asyncio.CancelledError from error  # the line broke, which is nothing to log
 
 
 def _host(peer: str) -> str:

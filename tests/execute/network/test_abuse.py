@@ -1,0 +1,468 @@
+"""What no client says or does: refused, logged once and counted; honest ones are undisturbed."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import Network, network
+from rawclient import Good, Raw, said_result
+from runs import task
+
+from pisces.execute.network.certs import Authority, create
+from pisces.execute.network.door import Guarded
+from pisces.execute.network.messages import (
+    Acknowledged,
+    Beat,
+    Bye,
+    Chunk,
+    Content,
+    Failure,
+    Hello,
+    Order,
+    Result,
+    Welcome,
+    to_server,
+)
+from pisces.execute.network.packing import pack, pack_step
+from pisces.execute.network.tls import Identity, channel_credentials
+from pisces.types import Arrived, Layout, Report, Slice, Weights
+
+LOOPBACK = "ipv4:127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Network]:
+    """A server for all tests that do not need terms of their own."""
+    with network(handshake_s=0.5) as there:
+        there.executor._open()
+        there.joined("honest")
+        there.heard()
+        yield there
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever happened, the honest client of the shared server is served."""
+    yield
+    if "net" in request.fixturenames:
+        serve(request.getfixturevalue("net"))
+
+
+NUMBERS = iter(range(1_000_000))
+NAMES = (f"odd{number}" for number in NUMBERS)
+
+
+def drain(net: Network) -> None:
+    """Let the loop hear of all that was told by now."""
+    while net.executor._inbox:
+        net.executor.wait(net.executor.now)
+
+
+def serve(net: Network) -> None:
+    drain(net)
+    honest, number = net.clients[0], 10_000 + next(NUMBERS)
+    net.executor.submit(task(number, 0))
+    net.executor.send()
+    honest.answer(honest.order())
+    while True:
+        events = net.executor.wait(net.executor.now + 5.0)
+        assert events
+        if any(isinstance(e, Arrived) and e.task_id == number for e in events):
+            break
+    net.executor.acknowledge()
+    net.executor.send()
+    assert honest.expect(Acknowledged) == Acknowledged(number)
+
+
+def given_task(net: Network) -> tuple[Raw, Order]:
+    """A client with a task."""
+    [client] = net.joined(next(NAMES))
+    number = 10_000 + next(NUMBERS)
+    drain(net)
+    who = net.executor._roster.number_of(client.name)
+    net.executor.submit(task(number, who))
+    net.executor.send()
+    return client, client.order()
+
+
+def result(order: Order, **content: Any) -> Result:
+    plain = Content("float32", 16, 0)
+    return Result(order.task, Report(10), replace(plain, **content))
+
+
+SECOND_WORDS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
+    "a second hello": (lambda _: [Hello(10)], "a second Hello"),
+    "not to be read": (lambda _: [b"\xff\xff"], "cannot be read"),
+    "nothing": (lambda _: [b""], "nothing known"),
+    "oversized": (lambda _: [b"\0" * 2_000_000], "a message of 2000000 bytes"),
+    "a chunk of nothing": (lambda _: [Chunk(b"x")], "weights that were not announced"),
+    "another's task": (lambda o: [result(replace(o, task=1))], "word of task 1,"),
+    "another's failure": (lambda o: [Failure(o.task + 1, "")], "which it was not given"),
+    "too few bytes": (lambda o: [result(o, num_bytes=15)], "15 bytes of weights, not 16"),
+    "huge": (lambda o: [result(o, num_bytes=2**62)], "bytes of weights, not 16"),
+    "huge and packed": (lambda o: [result(o, num_bytes=2**40, zstd=True)], "bytes of weights"),
+    "of doubles": (lambda o: [result(o, encoding="float64", num_bytes=32)], "of float64, not"),
+    "rounded": (
+        lambda o: said_result(o.task, *_halves()),
+        "rounded weights, which only",
+    ),
+    "byte by byte": (lambda o: [result(o), Chunk(b"x")], "a chunk of 1 bytes, not of 16"),
+    "an empty chunk": (lambda o: [result(o), Chunk(b"")], "a chunk of 0 bytes"),
+    "too long a chunk": (lambda o: [result(o), Chunk(bytes(17))], "a chunk of 17 bytes"),
+    "one in another": (lambda o: [result(o), result(o)], "in the middle of another"),
+    "a wrong checksum": (lambda o: [result(o, crc32=1), Chunk(bytes(16))], "checksum differs"),
+    "packed badly": (
+        lambda o: [result(o, num_bytes=4, zstd=True, crc32=1696784233), Chunk(b"1234")],
+        "",
+    ),
+    "twice": (
+        lambda o: [*said_result(o.task, *pack(np.zeros(4, np.float32)))] * 2,
+        "which it was not given",
+    ),
+    "a flood": (lambda _: [Beat()] * 700, "too many messages"),
+}
+
+
+def _halves() -> tuple[Content, memoryview]:
+    return pack_step(np.ones(4, np.float32), np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize("kind", SECOND_WORDS)
+def test_words_nobody_says(net: Network, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    make, why = SECOND_WORDS[kind]
+    with caplog.at_level(logging.WARNING, "pisces"):
+        client, order = given_task(net)
+        before = net.stats.refused["malformed"]
+        client.say(*make(order))
+        ended = client.ended()
+        assert ended.code.name == "INVALID_ARGUMENT"
+        assert why in ended.details
+        net.becomes(lambda: net.stats.refused["malformed"] == before + 1)
+        assert caplog.messages == [f"hung up on {client.name} ({LOOPBACK}): {ended.details}"]
+
+
+FIRST_WORDS: dict[str, tuple[Any, str, str]] = {
+    "a beat": (Beat(), "INVALID_ARGUMENT", "the first word was no Hello"),
+    "a goodbye": (Bye(), "INVALID_ARGUMENT", "the first word was no Hello"),
+    "garbage": (b"\x0a\xff", "INVALID_ARGUMENT", "cannot be read"),
+    "oversized": (b"\0" * 2_000_000, "INVALID_ARGUMENT", "a message of 2000000 bytes"),
+    "far too long": (b"\0" * 9_000_000, "RESOURCE_EXHAUSTED", "larger than max"),
+    "no name": (Hello(10), "PERMISSION_DENIED", "a name has 1 to 64 letters"),
+    "an odd name": (Hello(10, name="../a"), "PERMISSION_DENIED", "a name has 1 to 64"),
+    "no examples": (Hello(0, name="x"), "PERMISSION_DENIED", "0 examples, outside"),
+    "a huge count": (Hello(2**62, name="x"), "PERMISSION_DENIED", "examples, outside"),
+    "a huge number": (Hello(9, name="x", wished=2**62), "PERMISSION_DENIED", "beyond the"),
+    "another's number": (Hello(9, name="x", wished=0), "PERMISSION_DENIED", "another client"),
+    "a later protocol": (Hello(9, name="x", protocol=2), "PERMISSION_DENIED", "speaks version 2"),
+}
+
+
+@pytest.mark.parametrize("kind", FIRST_WORDS)
+def test_first_words_nobody_says(net: Network, kind: str) -> None:
+    word, code, why = FIRST_WORDS[kind]
+    client = net.raw()
+    client.say(word)
+    ended = client.ended()
+    assert ended.code.name == code
+    assert why in ended.details
+
+
+def test_nothing_said_in_time(net: Network) -> None:
+    before = net.stats.refused["no hello"]
+    client = net.raw()
+    ended = client.ended()
+    assert (ended.code.name, ended.details) == ("UNAVAILABLE", "no Hello came in time")
+    assert net.stats.refused["no hello"] == before + 1
+
+
+def test_many_lies_are_logged_once(net: Network, caplog: pytest.LogCaptureFixture) -> None:
+    name = next(NAMES)
+    with caplog.at_level(logging.WARNING, "pisces"):
+        for number in range(5):
+            client = net.raw(name)
+            client.join()
+            client.say(Failure(number, ""))
+            client.ended()
+    assert len(caplog.messages) == 1
+
+
+def test_who_connects_too_often_is_told_to_wait() -> None:
+    with network(connects_per_minute=1.0) as net:
+        net.executor._open()
+        codes = []
+        for _ in range(8):
+            client = net.raw("pushy")
+            client.say(Hello(10, name="pushy"))
+            with suppress(Exception):
+                client.expect(Welcome)
+                continue
+            codes.append(client.ended().code.name)
+        assert codes == ["RESOURCE_EXHAUSTED"] * 3
+        assert net.stats.refused["connects too often"] == 3
+        net.joined("another")
+
+
+def test_more_than_may_come_are_told_so_and_may_when_others_go() -> None:
+    with network(max_connections=2) as net:
+        net.executor._open()
+        first, _ = net.joined("a", "b")
+        third = net.raw("c")
+        assert third.ended().details == "the server is full: try again later"
+        assert net.stats.refused == {"full": 1}
+        first.hang_up()
+        net.becomes(lambda: net.stats.num_connected == 1)
+        net.joined("c")
+
+
+def port_of(net: Network) -> tuple[str, int]:
+    host, _, port = net.executor.address.rpartition(":")
+    return host, int(port)
+
+
+def is_closed(line: socket.socket) -> bool:
+    """Does the other end hang up, soon?"""
+    line.settimeout(5.0)
+    try:
+        while line.recv(4096):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff", b"\0" * 999]
+)
+def test_raw_bytes_are_hung_up_on(net: Network, data: bytes) -> None:
+    with socket.create_connection(port_of(net)) as line:
+        line.sendall(data)
+        assert is_closed(line)
+
+
+def test_an_http2_connection_without_a_call_is_hung_up_on(net: Network) -> None:
+    with socket.create_connection(port_of(net)) as line:
+        line.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        assert is_closed(line)
+
+
+def test_a_crowd_of_open_connections_disturbs_nobody(net: Network) -> None:
+    lines = [socket.create_connection(port_of(net)) for _ in range(100)]
+    serve(net)
+    for line in lines:
+        line.close()
+
+
+def test_a_result_that_never_comes_to_its_end_counts_as_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beats do not help who is in the middle of one: only its chunks are signs of life."""
+    monkeypatch.setattr("pisces.execute.network.service.ROUND_S", 0.05)
+    with network(beat_s=0.1, patience_s=0.1) as net:
+        net.begun("honest")
+        client = net.raw("slow")
+        client.join()
+        net.heard()
+        net.executor.submit(task(0, 1))
+        net.executor.send()
+        client.say(result(client.order()))
+        for _ in range(20):
+            net.clients[0].say(Beat())
+            client.say(Beat())
+            time.sleep(0.03)
+        assert client.ended().details == "nothing was heard of it"
+        assert net.stats.num_connected == 1
+
+
+def test_who_does_not_read_and_talks_all_the_time_is_cut_off() -> None:
+    large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
+    with network(layout=large, messages_per_s=1e6) as net:
+        net.executor._open()
+        deaf = net.raw("deaf", reads=False)
+        deaf.say(Hello(10, name="deaf"))
+        net.heard()
+        weights = Weights(torch.zeros(large.size), large)
+        net.executor.submit(replace(task(0, 0), weights=weights))
+        net.executor.send()
+        [honest] = net.joined("honest")
+        net.heard()
+        deaf.say(*[Beat()] * 1100)  # each of which is answered, when it can be
+        net.becomes(lambda: net.stats.refused["does not read"] == 1)
+        net.executor.submit(replace(task(1, 1), weights=weights))
+        net.executor.send()
+        honest.answer(honest.order())
+        assert isinstance(net.heard()[0], Arrived)
+        assert net.stats.num_connected == 1
+
+
+def test_lines_that_are_not_read_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
+    large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
+    with network(layout=large) as net:
+        [first] = net.begun("deaf")
+        weights = Weights(torch.zeros(large.size), large)
+        net.executor.submit(replace(task(0, 0), weights=weights))
+        net.executor.send()
+        first.order()
+        stats, service = net.stats, net.executor._service
+        for number in range(1, 7):
+            net.raw("deaf", reads=False).say(Hello(10, name="deaf"))
+            net.becomes(lambda number=number: stats.refused["replaced"] == number)  # type: ignore[misc]
+            time.sleep(0.05)  # to be sent weights, which it does not read
+        assert service._num_lines["deaf"] <= 8
+        net.joined("another")
+        for client in net.clients:
+            client.hang_up()
+        net.becomes(lambda: service._num_talking == 0)
+        assert not service._num_lines
+    assert "Traceback" not in caplog.text
+
+
+def test_lines_of_one_name_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pisces.execute.network.service.MOST_LINES", 1)
+    with network() as net:
+        [client] = net.begun("a")
+        again = net.raw("a")
+        again.say(Hello(10, name="a"))
+        assert again.ended().code.name == "RESOURCE_EXHAUSTED"
+        client.hang_up()
+        net.becomes(lambda: net.stats.num_connected == 0)
+        net.joined("a")
+
+
+def test_a_mistake_of_the_server_is_logged_and_ends_only_that_conversation(
+    net: Network, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [client] = net.joined(next(NAMES))
+    drain(net)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(net.executor._desk), "bye", lambda *_: 1 / 0)
+        client.say(Bye())
+        assert client.ended().code.name == "INTERNAL"
+    assert "ZeroDivisionError" in caplog.text
+    net.executor._service.post(lambda: 1 // 0, lambda: caplog.set_level(logging.INFO))  # type: ignore[arg-type,return-value]
+    net.becomes(lambda: "in what it was about to say" in caplog.text)
+
+
+# --- with certificates ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certs")
+    authority = create(folder, "Authority", 9)
+    authority.server(["127.0.0.1"], 9)
+    authority.clients(["honest", "revoked"], 9)
+    return folder
+
+
+def credentials(folder: Path, name: str) -> Any:
+    return channel_credentials(Identity.load(folder / f"clients/{name}.pem"))
+
+
+def test_names_are_those_of_certificates(folder: Path) -> None:
+    with network(Guarded.of(folder), handshake_s=0.5) as net:
+        net.executor._open()
+        client = net.raw("another", credentials=credentials(folder, "honest"))
+        client.join()
+        assert net.executor._roster.names == {0: "honest"}
+
+
+def test_garbage_and_stalled_handshakes_disturb_nobody(folder: Path) -> None:
+    with network(Guarded.of(folder), handshake_s=0.5) as net:
+        net.executor._open()
+        good = Good(net.raw(credentials=credentials(folder, "honest")))
+        good.start()
+        net.heard()
+        lines = [socket.create_connection(port_of(net)) for _ in range(4)]
+        lines[0].sendall(b"garbage" * 9)
+        lines[1].sendall(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a handshake
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        lines[2].settimeout(5.0)
+        with suppress(OSError):
+            lines[2] = context.wrap_socket(lines[2])  # without a certificate
+        for number in range(3):
+            net.executor.submit(task(number, 0))
+            assert isinstance(net.heard()[0], Arrived)
+        assert all(map(is_closed, lines))
+
+
+def test_who_is_revoked_meanwhile_has_to_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pisces.execute.network.service.ROUND_S", 0.05)
+    with network(Guarded.of(folder)) as net:
+        net.executor._open()
+        honest = net.raw(credentials=credentials(folder, "honest"))
+        revoked = net.raw(credentials=credentials(folder, "revoked"))
+        honest.join()
+        revoked.join()
+        Authority(folder).revoke("revoked")
+        ended = revoked.ended()
+        assert (ended.code.name, ended.details) == (
+            "PERMISSION_DENIED",
+            "its certificate is revoked",
+        )
+        again = net.raw(credentials=credentials(folder, "revoked"))
+        again.say(Hello(10))
+        assert "revoked" in again.ended().details
+        assert net.stats.refused == {"revoked": 2}
+        honest.say(Beat())
+        assert isinstance(honest.hear(), Beat)
+
+
+# --- anything -------------------------------------------------------------------------------------
+
+said = st.sampled_from(
+    [
+        *(Beat(), Bye(), Hello(10, name="fuzz"), Failure(0, "x"), Chunk(bytes(16)), Chunk(b"")),
+        Result(0, Report(10), Content("float32", 16, 3968611026)),
+        Result(1, Report(10), Content("float16", 8, 0, zstd=True)),
+    ]
+).map(to_server)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    data = bytearray(draw(said))
+    if data and draw(st.booleans()):
+        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    return bytes(data)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.one_of(said, damaged(), st.binary(max_size=40)), max_size=12), st.booleans())
+def test_any_words_in_any_order(net: Network, words: list[bytes], is_in: bool) -> None:
+    client = net.raw("fuzz")
+    if is_in:
+        client.join()
+    client.say(*words)
+    client.stop_talking()
+    assert client.ended().code.name in (
+        "OK",
+        "INVALID_ARGUMENT",
+        "PERMISSION_DENIED",
+        "UNAVAILABLE",
+    )
+    client.hang_up()
+    net.clients.remove(client)
+
+
+@settings(max_examples=40)
+@given(st.binary(max_size=300), st.booleans())
+def test_any_bytes_to_the_port(net: Network, data: bytes, as_http2: bool) -> None:
+    start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+    with socket.create_connection(port_of(net)) as line, suppress(OSError):
+        line.sendall(start + data if as_http2 else data)
