@@ -48,13 +48,17 @@ def join(
     number: int | None = None,
     keep: str | os.PathLike[str] | None = None,
     device: str = "auto",
+    threads: int | None = 1,
     on: Watcher | None = None,
 ) -> Outcome:
     """Train for the server at `address` on `data`, until its run is over.
 
-    `data` is a pair `(inputs, targets)` of tensors or arrays, or a torch `Dataset` of pairs. All
-    else is as in `pisces.client.join`.
+    `data` is a pair `(inputs, targets)` of tensors or arrays, or a torch `Dataset` of pairs.
+    `threads` are torch's (one is best for small models; None: as they are). All else is as in
+    `pisces.client.join`.
     """
+    if threads is not None:
+        torch.set_num_threads(threads)
     own = data if isinstance(data, FederatedData) else own_data(data)
     trainee = Local(own, device)
     entrance = Entrance.of(address, identity, insecure=insecure, name=name, number=number)

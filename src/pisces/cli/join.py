@@ -58,6 +58,9 @@ def join(
         Path | None, typer.Option(help="Folder for results until the server has them.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:NUMBER.")] = "auto",
+    threads: Annotated[
+        int, typer.Option(min=1, help="Of torch; one is best for small models.")
+    ] = 1,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -88,7 +91,7 @@ def join(
     if train is not None:
         part = _own_code(address, train, examples, door)
     else:
-        part = _own_data(address, str(data), shard, device, door)
+        part = _own_data(address, str(data), shard, door, device=device, threads=threads)
     with board.shown(quiet or as_json):
         outcome = _carried_out(part, board)
     _show(outcome, board, as_json)
@@ -106,12 +109,12 @@ def _own_code(
 
 
 def _own_data(
-    address: str, where: str, shard: int | None, device: str, door: dict[str, Any]
+    address: str, where: str, shard: int | None, door: dict[str, Any], **machine: Any
 ) -> Callable[[Any], Outcome]:
     from pisces import local
 
     samples = _samples(where, shard)
-    return lambda on: local.join(address, samples, device=device, on=on, **door)
+    return lambda on: local.join(address, samples, on=on, **door, **machine)
 
 
 def _samples(where: str, shard: int | None) -> FederatedData:
