@@ -294,6 +294,8 @@ def test_a_training_that_never_looks_is_let_run(clients: Clients) -> None:
         begun.wait(WITHIN_S)
         await talk.say(CalledOff(1, "too late"))
         await talk.order(2)
+        await talk.order(3, None, version=9)
+        assert isinstance(await talk.hear(), Failure)  # so it has heard of all that
         go.set()
         assert await talk.hear() == Failure(1, "called off")
         assert (await talk.result())[0].task == 2
@@ -462,6 +464,35 @@ def test_a_result_and_a_failure_of_a_time_without_a_server(
         await talk.over()
 
     with serving(first, away, back) as server:
+        clients.join(server, train).result(WITHIN_S)
+
+
+def test_a_result_that_is_finished_between_hello_and_welcome(
+    clients: Clients, tmp_path: Path
+) -> None:
+    go = threading.Event()
+
+    def train(weights: Arrays, work: Work) -> Update:
+        assert go.wait(WITHIN_S)
+        return plus_one(weights, work)
+
+    async def first(talk: Talk) -> None:
+        await talk.welcome()
+        await talk.order(1)
+        await talk.over(again=True)
+
+    async def second(talk: Talk) -> None:
+        hello = await talk.hear()
+        assert isinstance(hello, Hello)
+        assert hello.trains == (1,)
+        go.set()
+        while not held(tmp_path):
+            await asyncio.sleep(0.01)
+        await talk.say(Welcome(0, "run", LAYOUT))  # which thinks that it trains
+        assert (await talk.result())[0].task == 1
+        await talk.over()
+
+    with serving(first, second) as server:
         clients.join(server, train).result(WITHIN_S)
 
 

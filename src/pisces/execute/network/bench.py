@@ -192,7 +192,7 @@ class Bench(Ears):
         self._prepare(welcome)
         for task in welcome.settled:
             self._forget(task)
-        finished = sorted(task for task in self._trains if task in self._fresh)  # since Hello
+        finished = sorted(filter(self._has, self._trains))  # since Hello
         for task in (*welcome.wanted, *finished):
             self._send(task)
         while self._failures:
@@ -224,7 +224,7 @@ class Bench(Ears):
         if task in self._jobs:
             return
         self._spoken.discard(task)
-        if task in self._fresh or self._holding.has(self._run, task):
+        if self._has(task):
             self._send(task)
         elif self._version is None or self._version[0] != order.version:
             self._say_failure(task, f"version {order.version} is not here")
@@ -232,6 +232,9 @@ class Bench(Ears):
             self._say_failure(task, f"{len(self._jobs)} tasks wait already")
         else:
             self._put(order, self._version[1])
+
+    def _has(self, task: int) -> bool:
+        return task in self._fresh or self._holding.has(self._run, task)
 
     def _put(self, order: Order, began: Flat) -> None:
         assert self._welcome is not None
