@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import grpc
@@ -136,7 +135,14 @@ class Raw:
 
     def order(self) -> Order:
         """The next task, and its weights, which are kept."""
-        order = self.expect(Order)
+        return self.weighed(self.expect(Order))
+
+    def order_or_word(self) -> FromServer:
+        """Whatever is said next, with its weights if it is a task."""
+        said = self.hear(SOON_S)
+        return self.weighed(said) if isinstance(said, Order) else said
+
+    def weighed(self, order: Order) -> Order:
         if order.content is not None:
             self.num_contents += 1
             intake = Intake(order.content, self.size)
@@ -175,25 +181,7 @@ class Good(threading.Thread):
         with suppress(HungUpError):
             self.end = self.raw.join(**self._hello)
             while True:
-                self.end = said = self.raw.hear()
+                self.end = said = self.raw.order_or_word()
                 if isinstance(said, Order):
-                    self._work(said)
-
-    def _work(self, order: Order) -> None:
-        if order.content is not None:
-            intake = Intake(order.content, self.raw.size)
-            while not intake.is_whole:
-                intake.add(self.raw.expect(Chunk).data)
-            self.raw.weights[order.version] = intake.weights()
-        self.raw.answer(order)
-        self.done.append(order.task)
-
-
-@contextmanager
-def hung_up(*clients: Raw) -> Iterator[None]:
-    """They are, at the end."""
-    try:
-        yield
-    finally:
-        for client in clients:
-            client.hang_up()
+                    self.raw.answer(said)
+                    self.done.append(said.task)

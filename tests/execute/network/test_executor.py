@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from networks import Network, flat, network
-from rawclient import said_result
+from rawclient import Good, said_result
 from runs import START, task
 
 from pisces.errors import ConfigError
@@ -537,6 +537,31 @@ def test_the_loop_says_what_it_has_to_say_at_once() -> None:
             net.executor.acknowledge()
             net.executor.send()
         assert time.monotonic() - began < 1.0
+
+
+def test_nothing_piles_up() -> None:
+    with network() as net:
+        net.executor._open()
+        good = Good(net.raw("a"))
+        good.start()
+        net.heard()
+        for number in range(400):
+            net.executor.submit(task(number, 0, version=number, deadline_s=1e6))
+            assert isinstance(net.heard()[0], Arrived)
+            net.executor.acknowledge()
+        net.executor.send()
+        executor, desk = net.executor, net.executor._desk
+        net.becomes(lambda: not desk.unsafe)
+        assert len(executor._due) <= 103
+        assert executor._bell.qsize() <= 1
+        for pile in (executor._running, executor._inbox, executor._handed_out, executor._unsaid):
+            assert not pile
+        assert (desk.given, desk.pulled) == ({}, set())
+        [session] = executor._service._sessions
+        assert not session._told
+        assert len(executor._service._shelf._kept) == 3
+        assert net.stats.num_given == 0
+        assert good.done == [*range(400)]
 
 
 def test_can_be_broken_off_only_while_it_listens() -> None:

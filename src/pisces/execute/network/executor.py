@@ -117,6 +117,7 @@ class NetworkExecutor(Executor):
         self._running[task.id] = task
         due_at = None if task.deadline_s is None else self._now + task.deadline_s
         if due_at is not None:
+            self._forget_due()
             heapq.heappush(self._due, (due_at, task.id))
         self._unsaid.append(partial(self._desk.give, self._given(task, due_at)))
 
@@ -210,6 +211,12 @@ class NetworkExecutor(Executor):
 
     def _elapsed(self) -> float:
         return 0.0 if self._began is None else clock() - self._began
+
+    def _forget_due(self) -> None:
+        """Those that ended before, now and then: a deadline may be days away."""
+        if len(self._due) > 100 + 2 * len(self._running):
+            self._due = [entry for entry in self._due if entry[1] in self._running]
+            heapq.heapify(self._due)
 
     def _next_due(self) -> float:
         while self._due and self._due[0][1] not in self._running:

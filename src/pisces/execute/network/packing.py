@@ -38,7 +38,7 @@ def pack(flat: Flat, *, zstd: bool = False) -> tuple[Content, memoryview]:
 
 
 def pack_step(flat: Flat, began: Flat, *, zstd: bool = False) -> tuple[Content, memoryview]:
-    """What was added to the weights one began from, in half the bytes."""
+    """What was added to the weights one began from, in half the bytes; below 2^-135, nothing."""
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite stays so
         step = flat - began
         scale = float(np.float32(np.max(np.abs(step), initial=0.0) / LARGEST_HALF))
