@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from results import parser, plainly, save, warn_if_busy
 
-from pisces import build, config, simulation
+from pisces import build, config, simulation, tables
 from pisces.machine import num_cores
 from pisces.parts import Simulation
 from pisces.record.summary import time_to_target
@@ -136,7 +136,7 @@ def options() -> argparse.Namespace:
     return args
 
 
-def paper() -> config.StopAt:
+def paper() -> tables.StopAt:
     """How long the paper's run is, and the accuracy it is to reach."""
     return config.load(PAPER).stop
 

@@ -124,7 +124,7 @@ def given(number: int, client: int) -> Given:
 
 
 def result(number: int) -> Result:
-    return Result(number, Report(10), Content("float32", 16, 0))
+    return Result(number, Report(10), Content("float32", 16))
 
 
 # --- a loop, and clients, for the machine ---------------------------------------------------------

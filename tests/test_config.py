@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pisces import config as cfg
+from pisces import tables
 from pisces.config import Config, check, load, parse, to_toml
 from pisces.errors import ConfigError
 
@@ -32,7 +33,7 @@ def test_nothing_given_is_every_default() -> None:
         100,
         20,
     )
-    assert config.latency == cfg.Zipf(a=1.2, min_s=15.0, max_s=180.0)
+    assert config.latency == tables.Zipf(a=1.2, min_s=15.0, max_s=180.0)
 
 
 def test_tables_and_keys_are_read() -> None:
@@ -49,7 +50,7 @@ def test_tables_and_keys_are_read() -> None:
         """
     )
     assert (config.protocol, config.clients.count) == ("fedbuff", 30)
-    assert config.latency == cfg.ConstantLatency(seconds=4.0)
+    assert config.latency == tables.ConstantLatency(seconds=4.0)
     assert config.protocols == {"fedbuff": {"buffer_size": 5}}
 
 
@@ -85,7 +86,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_latency_is_zipf_unless_said() -> None:
-    assert parse("[latency]\nmin_s = 5.0").latency == cfg.Zipf(min_s=5.0)
+    assert parse("[latency]\nmin_s = 5.0").latency == tables.Zipf(min_s=5.0)
 
 
 def test_no_limit_is_infinity() -> None:
@@ -416,14 +417,22 @@ def test_none_comes_back_too(values: dict[str, Any]) -> None:
 
 
 def test_every_key_is_described() -> None:
-    tables = {table for table, _ in cfg.sections()}
+    names = {table for table, _ in cfg.sections()}
     for table, section in cfg.sections():
         assert section.__doc__, table
         for name, field in section.model_fields.items():
-            assert field.description or name in tables or name == "kind", f"{table}.{name}"
+            assert field.description or name in names or name == "kind", f"{table}.{name}"
 
 
 def test_all_keys_are_dotted() -> None:
     keys = set(cfg.all_keys())
     assert {"protocol", "clients.count", "latency.kind", "latency.bytes_per_s"} <= keys
     assert "count" not in keys
+
+
+def test_how_patient_a_server_is_does_not_change_what_a_run_is() -> None:
+    patient = cfg.parse("[network]\npatience_s = 600.0\nencoding = 'float16'")
+    assert patient.network.patience_s == 600.0
+    assert cfg.described(patient, cfg.FREE) == cfg.described(cfg.Config(), cfg.FREE)
+    with pytest.raises(ConfigError, match=r"network\.patience_s: must be greater than 0"):
+        cfg.parse("[network]\npatience_s = 0.0")

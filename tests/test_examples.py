@@ -39,10 +39,27 @@ def compares_selectors(out: str) -> None:
     assert all(float(line.split("accuracy ")[1].split()[0]) > 0.7 for line in (first, second))
 
 
+def learns_a_line(out: str) -> None:
+    line, ends = out.splitlines()
+    slope, offset = map(float, re.findall(r"-?\d+\.\d+", line))
+    assert (slope, offset) == pytest.approx((3, -1), abs=0.1)
+    assert line.endswith("after 20 versions")
+    assert ends == "clients ended with 0 0"
+
+
+def tells_rings_apart(out: str) -> None:
+    reached, ends = out.splitlines()
+    assert float(reached.split()[1].rstrip(",")) >= 0.95
+    assert reached.endswith("target")
+    assert ends == "clients ended with 0 0"
+
+
 PROMISES: dict[str, Callable[[str], None]] = {
     "01_compare.py": compares_protocols,
     "02_your_own_model_and_data.py": learns_a_curve,
     "03_your_own_selector.py": compares_selectors,
+    "04_network_numpy.py": learns_a_line,
+    "05_network_torch.py": tells_rings_apart,
 }
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +29,9 @@ from pisces.report.table import run_table
 from pisces.stop import Stop
 from pisces.types import Arrived, Event, Joined, Task
 
+in_the_main_thread = pytest.mark.skipif(
+    threading.current_thread() is not threading.main_thread(), reason="others hear no signals"
+)
 MEASURED = Yardstick(("accuracy",), lambda: measure)
 
 
@@ -120,6 +126,45 @@ def test_the_executor_is_opened_in_the_folder_and_closed_whatever_happens(tmp_pa
         running.run(port, opens, protocol="port", by_whom="clients", made={}, out=tmp_path / "run")
     assert seen == [True]
     assert remote.num_closed == 1
+    assert not (tmp_path / "run").exists()  # another try may take the same folder
+
+
+def test_what_is_broken_off_stays(tmp_path: Path) -> None:
+    def opens(_folder: Path | None) -> FakeExecutor:
+        raise KeyboardInterrupt
+
+    how: dict[str, Any] = {"protocol": "fedbuff", "by_whom": "clients", "made": {}}
+    with pytest.raises(KeyboardInterrupt):
+        running.run(federation(), opens, out=tmp_path / "run", **how)
+    assert (tmp_path / "run" / "config.toml").exists()
+    go(federation(), Remote(), out=tmp_path / "run", resume=True, checkpoints=Checkpoints())
+
+
+class Deaf(Remote):
+    """Waits for ever, and cannot be broken off when it has just begun to."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self._bell, self.listens = threading.Event(), False
+
+    @property
+    def interruptible(self) -> bool:
+        return self.listens
+
+    def wait(self, until: float) -> list[Event]:
+        os.kill(os.getpid(), signal.SIGINT)  # at the worst moment
+        self.listens = True
+        assert self._bell.wait(30)
+        return []
+
+
+@in_the_main_thread
+def test_an_interruption_is_heard_however_early_it_comes() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        go(federation(), deaf := Deaf())
+    assert deaf.num_closed == 1
+    assert not deaf.is_dismissed
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize(

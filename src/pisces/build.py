@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pisces import config as cfg
-from pisces import world
+from pisces import tables, world
 from pisces.aggregate.clip import Clipped
 from pisces.aggregate.usual import Usual
 from pisces.clients.checks import Limits
@@ -48,7 +49,11 @@ from pisces.sense import check_deadline, check_sense
 from pisces.settings import Makers, checked, defaults_of
 from pisces.stop import Stop
 from pisces.train.base import Recipe
-from pisces.types import Plan
+from pisces.types import Layout, Plan
+
+if TYPE_CHECKING:
+    from pisces.execute.network.executor import NetworkExecutor
+    from pisces.execute.network.terms import Terms
 
 PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "pisces": pisces.pisces,
@@ -176,6 +181,33 @@ def virtual(s: Simulation) -> VirtualExecutor:
     )
 
 
+def network(
+    listen: str,
+    layout: Layout,
+    folder: Path | None,
+    *,
+    certs: str | Path | None,
+    terms: Terms,
+    limits: Limits,
+    settings: str = "",
+) -> NetworkExecutor:
+    """An executor over the network, for a run in that folder; without `certs` in the clear."""
+    from pisces.execute.network.door import Guarded, Open  # these need packages of their own
+    from pisces.execute.network.executor import NetworkExecutor
+    from pisces.execute.network.roster import FILE, Roster
+
+    path = None if folder is None else folder / FILE
+    return NetworkExecutor(
+        listen,
+        layout,
+        Open() if certs is None else Guarded.of(certs),
+        roster=Roster(path, max_clients=limits.max_clients),
+        terms=terms,
+        limits=limits,
+        settings=settings,
+    )
+
+
 def _evaluator(federation: Federation, executor: Executor) -> Evaluator:
     if federation.yardstick is None:
         return Nothing()
@@ -268,7 +300,7 @@ def protocol(name: str, concurrency: int, **settings: Any) -> Policies:
     return named_policies(name, concurrency, settings)
 
 
-def settings_of(name: str, given: Mapping[str, Any]) -> cfg.Section:
+def settings_of(name: str, given: Mapping[str, Any]) -> tables.Section:
     """A protocol's settings, checked; their types and defaults come from its signature."""
     return checked(PROTOCOLS[name], given, f"protocols.{name}", PROTOCOLS)
 
@@ -303,7 +335,7 @@ def revision_of(config: cfg.Config) -> int:
     return REVISIONS.get(getattr(PROTOCOLS[name], "variant_of", name), 0)
 
 
-def plans_of(train: cfg.Train) -> Callable[[int], Plan]:
+def plans_of(train: tables.Train) -> Callable[[int], Plan]:
     """The local work of a task started from a version: the learning rate decays with versions."""
 
     def plan(version: int) -> Plan:

@@ -7,6 +7,7 @@
     |   +-- MissingDataError        a dataset, or a part of it, is not there: get it
     +-- RunError                    a run folder cannot be read or written
     +-- PolicyError                 a policy (of yours, probably) broke its contract
+    +-- RefusedError                a server does not let this client take part
 
 The message says the rule, the value and the remedy; the command line prints it without a traceback.
 """
@@ -46,3 +47,7 @@ class FinishedError(RunError):
 
 class PolicyError(PiscesError):
     """A policy broke its contract."""
+
+
+class RefusedError(PiscesError):
+    """A server does not let this client take part, and will not."""

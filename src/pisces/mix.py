@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pisces.config import Section
 from pisces.errors import ConfigError
 from pisces.explain import known
 from pisces.settings import Makers, checked, is_told
+from pisces.tables import Section
 
 MOST_INNER = 10  # more is a mistake
 

@@ -11,7 +11,7 @@ from typing import get_args
 import torch
 from torch import nn
 
-from pisces import config as cfg
+from pisces import tables
 from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
@@ -58,7 +58,7 @@ class Simulation:
     limits: Limits = field(default_factory=Limits)
     device: str = "auto"
     threads: int | None = 1  # of torch; None: as they are
-    backend: cfg.Backend = "auto"  # batched on a GPU, else a pool
+    backend: tables.Backend = "auto"  # batched on a GPU, else a pool
     workers: int | None = None  # processes of a pool; None: one per core
     precision: Precision = "float32"  # of batched training
 
@@ -117,12 +117,14 @@ class Simulation:
 
     def _check_trainer(self) -> None:
         device = device_of(self.device)
-        known(self.backend, get_args(cfg.Backend), "train.backend")
+        known(self.backend, get_args(tables.Backend), "train.backend")
         known(self.precision, get_args(Precision), "train.precision")
         for name, number in (("workers", self.workers), ("threads", self.threads)):
-            if number is not None and not (type(number) is int and 1 <= number <= cfg.MOST_CORES):
+            if number is not None and not (
+                type(number) is int and 1 <= number <= tables.MOST_CORES
+            ):
                 raise ConfigError(
-                    f"train.{name}: must be from 1 to {cfg.MOST_CORES}, not {number!r}"
+                    f"train.{name}: must be from 1 to {tables.MOST_CORES}, not {number!r}"
                 )
         if self.backend == "pool" and device.type != "cpu":
             raise ConfigError(
@@ -172,7 +174,7 @@ class Simulation:
         batched = self._backend(device) == "batched"
         return f"{'batched' if batched else 'one by one'} on {device.type}"
 
-    def _backend(self, device: torch.device) -> cfg.Backend:
+    def _backend(self, device: torch.device) -> tables.Backend:
         if self.backend != "auto":
             return self.backend
         if device.type != "cpu":

@@ -17,8 +17,9 @@ from pisces.record.reader import Run, called
 from pisces.record.writer import CONFIG
 from pisces.simulation import Result, run
 
+CLIENTS = "clients.jsonl"  # where a server keeps who is who
 MAY_CHANGE = {**cfg.FREE, "stop": True}
-IN_WORDS = "stop, checkpoint, data.folder, and train.device, backend, workers and threads"
+IN_WORDS = "stop, checkpoint, network, data.folder, and train.device, backend, workers and threads"
 
 
 def made_of(config: cfg.Config) -> dict[str, Any]:
@@ -36,14 +37,22 @@ class Job:
     is_begun: bool = False
 
     @classmethod
-    def of(cls, folder: str | Path, changes: Sequence[str] = ()) -> Job:
-        """The run in a folder, with changes that leave it the run it is."""
+    def of(cls, folder: str | Path, changes: Sequence[str] = (), *, served: bool = False) -> Job:
+        """The run in a folder, with changes that leave it the run it is.
+
+        One that was `served` over the network goes on so, and only so.
+        """
         folder = Path(folder)
         begun = Run.open(folder).config
         if "made_in" in begun:
             raise RunError(
                 f"{folder}: this run was made in {begun['made_in']}: go on with it there, by "
                 "pisces.simulate(..., resume=True)"
+            )
+        if (folder / CLIENTS).exists() and not served:
+            raise RunError(
+                f"{folder} was served over the network: go on with pisces serve --resume {folder} "
+                "--listen HOST:PORT"
             )
         if not begun:
             raise RunError(f"{folder} was ended before it began: remove it, and run it again")

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -17,7 +17,7 @@ import torch
 
 from pisces import build
 from pisces.coordinator import Coordinator
-from pisces.errors import Terminated
+from pisces.errors import PiscesError, Terminated
 from pisces.execute.base import Executor
 from pisces.execute.tape import Tape
 from pisces.federation import Federation
@@ -29,8 +29,10 @@ from pisces.record.checkpoint import Checkpoints
 from pisces.record.journal import Journaling
 from pisces.record.lines import Line, Memory, Recorder, Tee
 from pisces.record.summary import Tally
+from pisces.record.writer import RunFolder
 from pisces.types import Weights
 
+ASK_AGAIN_S = 0.1
 Opens = Callable[[Path | None], Executor]  # given the run's folder, which is there by then
 Tensors = Callable[[Weights], Mapping[str, torch.Tensor]]
 
@@ -60,13 +62,14 @@ def run(
     resume: bool = False,
     recall: Callable[[Line], None] = lambda _line: None,
     journaling: Journaling | None = None,
+    ready: Callable[[], None] = lambda: None,
 ) -> Ran:
     """Run a federation to its end, on the executor that `opens` gives.
 
     Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised. So does
     SIGTERM where there are `checkpoints`; it raises `Terminated`. `about` is written to the
     folder's config; `made` says what the run is, beside what the federation says; `tensors` are
-    what is saved of the last version.
+    what is saved of the last version. `ready` is called when nothing keeps it from beginning.
     """
     about = about or tomlkit.dumps(
         {"made_in": "Python", "protocol": protocol, "seed": federation.seed}
@@ -83,8 +86,8 @@ def run(
 
     with (
         closing(recorder),
-        _wired(federation, recorder, opens, path, what, journaling) as wired,
-        _on_signals(wired[0].interrupt, also_terminated=checkpoints is not None) as heard,
+        _wired(federation, recorder, opens, folder, what, journaling) as wired,
+        _on_signals(wired[0], also_terminated=checkpoints is not None) as heard,
     ):
         coordinator, tape = wired
         if folder is not None and coordinator.is_real_time:
@@ -94,6 +97,7 @@ def run(
             for line in kept.take_up(about, federation.weights.flat.device):
                 tally.add(line)
                 recall(line)
+        ready()
         weights = coordinator.run(kept.rest(checkpoints) if kept else lambda: None)
         wall_s = kept.wall_s if kept else clock()
         summary = _summary(federation, protocol, tally, by_whom)
@@ -109,30 +113,50 @@ def _wired(
     federation: Federation,
     recorder: Recorder,
     opens: Opens,
-    folder: Path | None,
+    folder: RunFolder | None,
     what: Mapping[str, Any],
     journaling: Journaling | None,
 ) -> Iterator[tuple[Coordinator, Tape | None]]:
     """The coordinator, and its tape if it keeps a journal; what was opened is closed at the end."""
-    executor = opens(folder)
-    try:
-        tape = None if folder is None else tape_for(executor, folder, what, journaling)
+    path = None if folder is None else folder.path
+    with _abandoned_if_refused(folder), ExitStack() as stack:
+        executor = opens(path)
+        stack.callback(executor.close)
+        tape = None if path is None else tape_for(executor, path, what, journaling)
         coordinator = build.wire(federation, recorder, executor, tape)
-    except BaseException:
-        executor.close()
-        raise
+        stack.pop_all()  # all went well
     with closing(coordinator):
         yield coordinator, tape
 
 
 @contextmanager
-def _on_signals(interrupt: Callable[[], None], *, also_terminated: bool) -> Iterator[set[int]]:
-    """Turn Ctrl-C into a wish; only the main thread ever hears of it. Tells which were heard."""
+def _abandoned_if_refused(folder: RunFolder | None) -> Iterator[None]:
+    """Whoever mends what was wrong may then take the same folder."""
+    try:
+        yield
+    except PiscesError:
+        if folder is not None:
+            folder.abandon()
+        raise
+
+
+@contextmanager
+def _on_signals(coordinator: Coordinator, *, also_terminated: bool) -> Iterator[set[int]]:
+    """Turn Ctrl-C into a wish; only the main thread ever hears of it. Tells which were heard.
+
+    Where the loop cannot be broken off just then, it is asked again: it may be about to wait for
+    something that never happens.
+    """
     heard: set[int] = set()
+    timers: list[threading.Timer] = []
 
     def hear(number: int, _frame: FrameType | None) -> None:
         heard.add(number)
-        interrupt()
+        coordinator.interrupt()
+        if coordinator.reason is None and hasattr(signal, "pthread_kill"):
+            main = threading.main_thread().ident
+            timers[:] = [threading.Timer(ASK_AGAIN_S, signal.pthread_kill, (main, number))]
+            timers[0].start()
 
     in_main = threading.current_thread() is threading.main_thread()
     numbers = [signal.SIGINT, *([signal.SIGTERM] if also_terminated else [])] if in_main else []
@@ -140,6 +164,9 @@ def _on_signals(interrupt: Callable[[], None], *, also_terminated: bool) -> Iter
     try:
         yield heard
     finally:
+        for timer in timers:  # while they still would be heard here
+            timer.cancel()
+            timer.join()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias, get_type_hints
 
 from pydantic import Field, ValidationError, create_model
 
-from pisces.config import Section
 from pisces.errors import ConfigError
 from pisces.explain import explain
+from pisces.tables import Section
 
 Makers: TypeAlias = Mapping[str, Callable[..., Any]]  # by name
 HANDED_OVER = ("concurrency", "inner")  # not for the user to say

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import Dataset
 
-from pisces import build, running
-from pisces import config as cfg
+from pisces import build, running, tables
 from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData, Pair
 from pisces.errors import ConfigError
@@ -85,7 +84,7 @@ def simulate(
     limits: Limits | None = None,
     device: str = "auto",
     threads: int | None = 1,
-    backend: cfg.Backend = "auto",
+    backend: tables.Backend = "auto",
     workers: int | None = None,
     precision: Precision = "float32",
     out: str | Path | None = None,

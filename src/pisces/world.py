@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pisces import config as cfg
+from pisces import tables
 from pisces.data import corrupt, datasets, finding, partition
 from pisces.data.catalogue import CATALOGUE
 from pisces.data.federated import FederatedData, Pair
@@ -81,7 +82,7 @@ def _test_samples(dataset: datasets.Dataset, most: int | None) -> Pair:
     return dataset.test_inputs[rows], dataset.test_targets[rows]
 
 
-def _check_left_alone(table: cfg.Section, name: str, keys: Iterable[str], why: str) -> None:
+def _check_left_alone(table: tables.Section, name: str, keys: Iterable[str], why: str) -> None:
     """Refuse settings without effect; defaults may be spelled out, as run folders do."""
     for key in keys:
         value, default = getattr(table, key), type(table).model_fields[key].default
@@ -139,7 +140,7 @@ def _rows(
     return partition.dirichlet(dataset.targets.numpy(), sizes, alpha, rng, overlap=d.overlap)
 
 
-def _nobody(d: cfg.Data) -> ConfigError | MissingDataError:
+def _nobody(d: tables.Data) -> ConfigError | MissingDataError:
     """The error where nothing says whose a sample is: nobody can, or only this copy does not."""
     entry = CATALOGUE.get(d.dataset)
     if entry is None or entry.clients is None:
@@ -226,7 +227,7 @@ def _check_predicts(model: str, data: FederatedData) -> None:
         )
 
 
-def _check_keys(model: cfg.Model) -> None:
+def _check_keys(model: tables.Model) -> None:
     """Does the model have all that is set of it?"""
     own = MODELS[model.name].keys
     for name, entry in MODELS.items():
@@ -251,17 +252,17 @@ def base_latency(config: cfg.Config) -> NDArray[np.float64] | None:
     """Each client's latency; None where it depends on the data."""
     num, rng = config.clients.count, generator(config.seed, "latency")
     match config.latency:
-        case cfg.Zipf(a=a, min_s=min_s, max_s=max_s):
+        case tables.Zipf(a=a, min_s=min_s, max_s=max_s):
             return latency.zipf(num, a, min_s, max_s, rng)
-        case cfg.ConstantLatency(seconds=seconds):
+        case tables.ConstantLatency(seconds=seconds):
             return latency.constant(num, seconds)
-        case cfg.UniformLatency(min_s=min_s, max_s=max_s):
+        case tables.UniformLatency(min_s=min_s, max_s=max_s):
             return latency.uniform(num, min_s, max_s, rng)
-        case cfg.LognormalLatency(median_s=median_s, sigma=sigma):
+        case tables.LognormalLatency(median_s=median_s, sigma=sigma):
             return latency.lognormal(num, median_s, sigma, rng)
-        case cfg.TraceLatency(path=path):
+        case tables.TraceLatency(path=path):
             return latency.from_trace(path, num)
-        case cfg.ComputeLatency():
+        case tables.ComputeLatency():
             return None
 
 
@@ -270,7 +271,7 @@ def latency_of(
 ) -> latency.Latency:
     """How long tasks take."""
     c, num = config.latency, config.clients.count
-    if not isinstance(c, cfg.ComputeLatency):
+    if not isinstance(c, tables.ComputeLatency):
         return latency.PerClient(_needed(base_s), c.jitter, config.seed)
     rng = generator(config.seed, "latency")
     return latency.ComputeAndNetwork(

@@ -11,8 +11,9 @@ import pytest
 
 from pisces.cli.many import Crew, Job
 from pisces.cli.progress import Standing
-from pisces.config import Config, StopAt
+from pisces.config import Config
 from pisces.errors import RunError
+from pisces.tables import StopAt
 
 NUM_JOBS = 3
 

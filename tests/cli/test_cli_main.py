@@ -18,11 +18,13 @@ COMMANDS = (
     "demo",
     "run",
     "resume",
+    "serve",
     "compare",
     "report",
     "runs",
     "reproduce",
     "evaluate",
+    "join",
     "config",
     "protocols",
 )

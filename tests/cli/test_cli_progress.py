@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from pisces.cli.progress import Batch, Board, Listener, Overview, Standing
-from pisces.config import StopAt
 from pisces.record.tail import Tail
+from pisces.tables import StopAt
 from pisces.types import Started, Stopped
 
 LINES: list[dict[str, Any]] = [

@@ -20,6 +20,8 @@ from pisces.execute.base import Capabilities, Executor, Handover
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.faulty import FaultyExecutor
 from pisces.execute.journal import Journaled
+from pisces.execute.latency import PerClient
+from pisces.execute.network.emulate import Emulated
 from pisces.execute.network.executor import NetworkExecutor
 from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor
@@ -50,6 +52,10 @@ def journaled() -> Journaled:
     return Journaled(fake(), Tape(Journal(folder, {})), START)
 
 
+def emulated() -> Emulated:
+    return Emulated(fake(), PerClient(LATENCIES))
+
+
 def virtual() -> VirtualExecutor:
     return World(latencies=LATENCIES).executor()
 
@@ -59,6 +65,7 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
     "fake": fake,
     "faulty, without faults": lambda: FaultyExecutor(virtual(), layout=START.layout),
     "journaled": journaled,
+    "emulated": emulated,
 }
 # These cannot be asked what happens at 1.0 s: tests/execute/network holds them to the like.
 IN_REAL_TIME = {NetworkExecutor}
@@ -256,6 +263,9 @@ def test_can_be_closed(name: str) -> None:
 def test_those_around_another_pass_on_that_nobody_is_needed(tmp_path: Path) -> None:
     inner = fake()
     FaultyExecutor(inner, layout=START.layout).dismiss()
+    assert inner.is_dismissed
+    inner = fake()
+    Emulated(inner, PerClient(LATENCIES)).dismiss()
     assert inner.is_dismissed
     inner = fake()
     journaled = Journaled(inner, Tape(Journal(tmp_path, {})), START)

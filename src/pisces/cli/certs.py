@@ -62,7 +62,7 @@ def server(
         typer.Option(
             metavar="NAME",
             help="DNS name or address that clients know it by; may be given several times. "
-            "Default: localhost and this machine's name.",
+            "Default: localhost and this machine's name; with --renew those it has.",
         ),
     ] = None,
     folder: Folder = CERTS,
@@ -80,8 +80,9 @@ def server(
     from pisces.execute.network.certs import Authority
 
     authority = Authority(folder)
-    path = authority.server(_hosts() if host is None else host, days, renew=renew)
-    _say(f"{path}: key and certificate of the server, until {_until(path)}")
+    hosts = host or (renew and authority.hosts()) or _hosts()
+    path, ends_at = authority.server(hosts, days, renew=renew)
+    _say(f"{path}: key and certificate of the server, until {ends_at:%Y-%m-%d}")
     _say(f"next: pisces certs client NAME{_told(folder)}")
 
 
@@ -104,13 +105,15 @@ def client(
     """
     from pisces.execute.network.certs import Authority
 
-    for path in Authority(folder).clients(names, days, renew=renew):
-        _say(f"{path}: key and certificate of {path.stem}, until {_until(path)}")
+    for path, ends_at in Authority(folder).clients(names, days, renew=renew):
+        _say(f"{path}: key and certificate of {path.stem}, until {ends_at:%Y-%m-%d}")
 
 
 @app.command("revoke")
 def revoke(
-    name: Annotated[str, typer.Argument(help="The client that is not to be let in any more.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The client that is not to be let in any more.")
+    ],
     folder: Folder = CERTS,
 ) -> None:
     """Revoke all certificates of a client.
@@ -154,12 +157,6 @@ def _say(text: str) -> None:
 
 def _told(folder: Path) -> str:
     return "" if folder == CERTS else f" --folder {folder}"
-
-
-def _until(path: Path) -> str:
-    from pisces.execute.network.tls import Identity
-
-    return f"{Identity.load(path).expires_at:%Y-%m-%d}"
 
 
 def _hosts() -> list[str]:

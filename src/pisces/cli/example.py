@@ -11,9 +11,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pisces.build import PARTS, PROTOCOLS, settings_of
-from pisces.config import Config, Section, Zipf, sections
+from pisces.config import Config, sections
 from pisces.policy import ANSWERS
 from pisces.settings import schema_of
+from pisces.tables import Section, Zipf
 
 WIDTH = 34  # column of the comments
 

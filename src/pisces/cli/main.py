@@ -4,9 +4,9 @@
 1    a bug in Pisces (with a traceback: please report it), or `pisces data check` found a fault,
      or some runs of `pisces reproduce` failed
 2    bad input: a setting, a file or an option (one line says which)
-3    the run could not go on: no client was left
+3    the run could not go on: no client was left; or a server refuses this client
 130  interrupted with Ctrl-C; what there was so far is saved and shown
-143  told to end by SIGTERM, in `pisces run` and `pisces resume`: saved and shown as well
+143  told to end by SIGTERM, in `pisces run`, `resume` and `serve`: saved and shown as well
 
 Commands import torch, matplotlib and the like when they are called, so that help comes at once.
 """
@@ -27,12 +27,14 @@ from pisces.cli import (
     data,
     demo,
     evaluate,
+    join,
     protocols,
     report,
     reproduce,
     resume,
     run,
     runs,
+    serve,
 )
 from pisces.cli.console import stderr
 from pisces.errors import PiscesError
@@ -48,11 +50,13 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("resume")(resume.resume)
+app.command("serve")(serve.serve)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
 app.command("reproduce")(reproduce.reproduce)
 app.command("evaluate")(evaluate.evaluate)
+app.command("join")(join.join)
 app.command("config")(config.config)
 app.command("protocols")(protocols.protocols)
 app.add_typer(data.app)

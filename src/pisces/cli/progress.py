@@ -14,9 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from pisces.cli.console import stderr
-from pisces.config import StopAt
 from pisces.record.lines import Line, Recorder, line
 from pisces.report.table import duration
+from pisces.tables import StopAt
 from pisces.types import Entry
 
 REFRESH_S = 0.1
@@ -204,10 +204,15 @@ def _batch_row(batch: Batch) -> tuple[RenderableType, ...]:
 
 
 @contextmanager
-def shown(board: Board | Overview, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Show the board on stderr while it changes; gives the function that draws it anew."""
+def shown(
+    board: Board | Overview, quiet: bool, *, by_itself: bool = False
+) -> Iterator[Callable[[], None]]:
+    """Show the board on stderr while it changes; gives the function that draws it anew.
+
+    `by_itself` it is drawn anew every now and then as well.
+    """
     if quiet:
         yield lambda: None
         return
-    with Live(board, console=stderr, auto_refresh=False, transient=True) as live:
+    with Live(board, console=stderr, auto_refresh=by_itself, transient=True) as live:
         yield live.refresh

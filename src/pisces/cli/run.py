@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -14,6 +15,7 @@ from pisces.cli.options import Changes, ConfigFile, Out, fresh_folder
 from pisces.cli.progress import Board, Listener, Standing, shown
 from pisces.errors import FinishedError, Terminated
 from pisces.record.reader import Run, called
+from pisces.record.writer import SUMMARY
 from pisces.report.table import run_table
 
 if TYPE_CHECKING:
@@ -76,11 +78,25 @@ def carry_out(job: Job, as_json: bool, quiet: bool) -> NoReturn:
             terminated = True
         except FinishedError as error:  # nothing to do is no failure: who asks again may rely on it
             stderr.print(str(error), highlight=False, markup=False, soft_wrap=True)
-    summary = _show(Run.open(job.folder), as_json, world.corrupted_clients(settings).tolist())
-    raise typer.Exit(TERMINATED if terminated else EXIT_CODES.get(summary["reason"], 0))
+    require_summary(job.folder)
+    corrupted = world.corrupted_clients(settings).tolist()
+    summary = show(Run.open(job.folder), as_json, corrupted, f"pisces resume {job.folder}")
+    raise typer.Exit(code_of(summary, terminated=terminated))
 
 
-def _show(run: Run, as_json: bool, corrupted: Collection[int]) -> dict[str, Any]:
+def require_summary(folder: Path) -> None:
+    """End here where a run was interrupted before it began: there is nothing to show."""
+    if not (folder / SUMMARY).exists():
+        raise typer.Exit(EXIT_CODES["interrupted"])
+
+
+def code_of(summary: Mapping[str, Any], *, terminated: bool) -> int:
+    """How the command ends, given how its run did."""
+    return TERMINATED if terminated else EXIT_CODES.get(summary["reason"], 0)
+
+
+def show(run: Run, as_json: bool, corrupted: Collection[int], again: str) -> dict[str, Any]:
+    """What came of a run, and how to go on with it."""
     summary = run.summary
     if as_json:
         print_json({**summary, "folder": str(run.path)})
@@ -88,7 +104,7 @@ def _show(run: Run, as_json: bool, corrupted: Collection[int]) -> dict[str, Any]
     stdout.print(run_table(run, target=summary["target"], metric=summary["metric"]))
     if corrupted:
         stdout.print(_found(corrupted, summary["distrusted"]), highlight=False)
-    more = f"; to go on: pisces resume {run.path}" if summary["reason"] == "interrupted" else ""
+    more = f"; to go on: {again}" if summary["reason"] == "interrupted" else ""
     stdout.print(f"written to {run.path}{more}", soft_wrap=True, highlight=False, markup=False)
     return summary
 

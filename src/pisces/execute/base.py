@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -77,8 +78,11 @@ class Executor(Stateful, Protocol):
         """
         return
 
-    def acknowledge(self) -> None:
-        """All that `wait` handed out is taken care of: who waits to hear so may be told."""
+    def acknowledge(self, but_not: Collection[int] = ()) -> None:
+        """All that `wait` handed out is taken care of: who waits to hear so may be told.
+
+        Not yet those whose results are of these tasks: whoever stands between holds them back.
+        """
         return
 
     def take_over(self, left: Handover) -> None:

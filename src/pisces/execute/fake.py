@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from pisces.execute.base import Capabilities, Executor, Handover
 from pisces.types import Event, Task
@@ -82,9 +82,9 @@ class FakeExecutor(Executor):
         self._num_handed_out += len(events)
         return events
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, but_not: Collection[int] = ()) -> None:
         """Note it."""
-        self.num_acknowledged = self._num_handed_out
+        self.num_acknowledged = self._num_handed_out - len(but_not)
 
     def take_over(self, left: Handover) -> None:
         """Go on from there, and plan the responses to what runs."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, replace
 from enum import IntEnum
 from typing import NamedTuple
@@ -120,9 +120,9 @@ class FaultyExecutor(Executor):
         """Hand it on."""
         self._inner.send()
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, but_not: Collection[int] = ()) -> None:
         """Hand it on: what is lost or held back here had arrived."""
-        self._inner.acknowledge()
+        self._inner.acknowledge(but_not)
 
     def dismiss(self) -> None:
         """Hand it on."""

@@ -8,7 +8,7 @@ there is one flush to the disk per turn, however many tasks and updates (docs/de
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -110,7 +110,7 @@ class Journaled(Executor):
             self._note(event)
         return events
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, but_not: Collection[int] = ()) -> None:
         """Not yet: when it is on the disk, with `send`, the executor inside is told."""
 
     def dismiss(self) -> None:

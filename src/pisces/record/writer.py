@@ -49,8 +49,8 @@ class RunFolder:
     While it is open, no other process can write there.
     """
 
-    def __init__(self, path: Path, events: BinaryIO) -> None:
-        self.path = path
+    def __init__(self, path: Path, events: BinaryIO, *, is_new: bool = False) -> None:
+        self.path, self._is_new = path, is_new
         self.position = Position()
         self._events = events
         self._log: Log = AtOnce(events)
@@ -66,7 +66,7 @@ class RunFolder:
             events = (path / EVENTS).open("xb")  # who opens it first owns the folder
             _lock(events, path)
             _replace(path / CONFIG, config_text.encode())
-            return cls(path, events)
+            return cls(path, events, is_new=True)
 
     @classmethod
     def reopen(cls, path: str | Path) -> RunFolder:
@@ -93,6 +93,14 @@ class RunFolder:
     def is_finished(self) -> bool:
         """Has the run come to its end, be it for now?"""
         return (self.path / SUMMARY).exists()
+
+    def abandon(self) -> None:
+        """The run cannot begin: leave nothing behind, if the folder was made for it."""
+        if self._is_new and self.position == Position():
+            with suppress(OSError):
+                (self.path / CONFIG).unlink()
+                (self.path / EVENTS).unlink()
+                self.path.rmdir()
 
     def holds(self, position: Position) -> bool:
         """Does the log begin as it did when it was at this position?"""

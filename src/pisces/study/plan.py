@@ -16,10 +16,10 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 from tomlkit.exceptions import TOMLKitError
 
-from pisces.config import Count, Finite, Positive, Section
 from pisces.errors import ConfigError
 from pisces.explain import explain, known
 from pisces.study.words import Change, MeasureName, Name, Several, Threshold
+from pisces.tables import Count, Finite, Positive, Section
 
 FOLDER = Path("experiments")  # where studies are unless said otherwise
 STUDY = "study.toml"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import odd_certs
 import pytest
@@ -62,7 +63,7 @@ def test_what_an_authority_is(made: Authority, folder: Path) -> None:
 
 
 def test_what_a_client_gets(made: Authority, folder: Path) -> None:
-    (path,) = made.clients(["alice"], 825)
+    ((path, _),) = made.clients(["alice"], 825)
     assert path == folder / "clients" / "alice.pem"
     assert path.read_bytes().startswith(b"-----BEGIN PRIVATE KEY-----")
     own, authority = certificates(path)
@@ -83,7 +84,7 @@ def test_what_a_client_gets(made: Authority, folder: Path) -> None:
 
 
 def test_what_a_server_gets(made: Authority, folder: Path) -> None:
-    path = made.server(["localhost", "127.0.0.1", "::1", "fl_server", "localhost"], 10)
+    path, _ = made.server(["localhost", "127.0.0.1", "::1", "fl_server", "localhost"], 10)
     own = certificates(path)[0]
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     assert extension(own, x509.ExtendedKeyUsage) == (usage, False)
@@ -93,7 +94,7 @@ def test_what_a_server_gets(made: Authority, folder: Path) -> None:
 
 def test_nothing_outlives_its_authority(folder: Path) -> None:
     made = create(folder, "short", 10)
-    (path,) = made.clients(["alice"], 825)
+    ((path, _),) = made.clients(["alice"], 825)
     assert certificates(path)[0].not_valid_after_utc == made.certificate.not_valid_after_utc
 
 
@@ -163,12 +164,25 @@ def test_names_that_no_client_has(made: Authority, folder: Path, name: str) -> N
 
 @pytest.mark.parametrize("name", ["a", "x" * 64, "Alice-2_b.org", "...", "-x", ".part"])
 def test_names_that_a_client_may_have(made: Authority, name: str) -> None:
-    (path,) = made.clients([name], 10)
+    ((path, _),) = made.clients([name], 10)
     assert certificates(path)[0].subject.rfc4514_string().endswith(name)
     assert [each.name for each in made.issued() if each.kind == "client"] == [name]
 
 
-HOSTS = ["", "a b", "fl.example.org:8080", "[::1]", "-x", "a..b", "ü.de", "x" * 64, "a/b", "a\n"]
+HOSTS = [
+    "",
+    "192.0.2.300",
+    "7",
+    "a b",
+    "fl.example.org:8080",
+    "[::1]",
+    "-x",
+    "a..b",
+    "ü.de",
+    "x" * 64,
+    "a/b",
+    "a\n",
+]
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -179,7 +193,7 @@ def test_hosts_that_are_none(made: Authority, folder: Path, host: str) -> None:
 
 
 def test_a_second_certificate_only_if_told(made: Authority, folder: Path) -> None:
-    (path,) = made.clients(["alice"], 10)
+    ((path, _),) = made.clients(["alice"], 10)
     before = path.read_bytes()
     with pytest.raises(ConfigError, match=r"alice has a certificate already .* add --renew"):
         made.clients(["bob", "alice"], 10)
@@ -191,7 +205,7 @@ def test_a_second_certificate_only_if_told(made: Authority, folder: Path) -> Non
 
 
 def test_the_old_one_is_revoked_when_renewed(made: Authority) -> None:
-    (path,) = made.clients(["alice"], 10)
+    ((path, _),) = made.clients(["alice"], 10)
     made.clients(["bob"], 10)
     old = certificates(path)[0].serial_number
     made.clients(["alice"], 10, renew=True)
@@ -328,12 +342,29 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
         Authority(tmp_path / "none")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may do anything")
-def test_no_permission(made: Authority, folder: Path) -> None:
-    folder.chmod(0o500)
-    with pytest.raises(ConfigError, match="Permission denied; mend the permissions"):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (".lock", "cannot write .*certs: Permission denied; mend the permissions"),
+        (".alice.pem.part", "cannot write .*alice.pem: Permission denied; mend the permissions"),
+        ("ca.key", "cannot read .*ca.key: Permission denied; put it back"),
+    ],
+)
+def test_no_permission(
+    made: Authority, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    """Root may do anything, so here the system is told to refuse."""
+    open_file = os.open
+
+    def refuse(path: Any, *args: Any, **options: Any) -> int:
+        if Path(path).name == name:
+            raise PermissionError(13, "Permission denied")
+        return open_file(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ConfigError, match=words):
         made.clients(["alice"], 10)
-    folder.chmod(0o700)
+    assert not (folder / "clients" / "alice.pem").exists()
 
 
 def test_a_disk_that_is_full(

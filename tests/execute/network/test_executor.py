@@ -355,7 +355,7 @@ def test_a_result_that_crosses_with_its_cancellation_is_not_handed_out() -> None
         net.executor.submit(task(0, 0))
         net.executor.send()
         client.answer(client.order())
-        net.becomes(lambda: any(isinstance(e, Landed) for e in net.executor._inbox))
+        net.becomes(lambda: any(isinstance(e, Landed) for _, e in net.executor._inbox))
         net.executor.cancel(0)
         net.executor.send()
         net.nothing_heard()

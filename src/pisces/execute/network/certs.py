@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from pisces.errors import ConfigError
 from pisces.execute.network.extra import needed
@@ -56,6 +56,13 @@ class Issued:
     expires_at: datetime
     is_revoked: bool
     hosts: tuple[str, ...] = ()
+
+
+class Handed(NamedTuple):
+    """An identity file to be handed out."""
+
+    path: Path
+    expires_at: datetime
 
 
 def is_name(name: str) -> bool:
@@ -105,27 +112,33 @@ class Authority:
         remedy = "name the right --folder, or make an authority: pisces certs init"
         self.certificate = certificates_in(read(path, remedy), path, remedy)[0]
 
-    def server(self, hosts: Sequence[str], days: int, *, renew: bool = False) -> Path:
+    def server(self, hosts: Sequence[str], days: int, *, renew: bool = False) -> Handed:
         """A server's identity; `hosts` are the names and addresses that clients know it by."""
         names = signing.alternative_names(hosts)
         path = self.folder / SERVER
         with locked(self.folder):
             before = self._before("server", {SERVER_NAME: path}, renew)
             usage = ExtendedKeyUsageOID.SERVER_AUTH
-            self._issue(path, signing.Wanted(SERVER_NAME, usage, days, names))
+            handed = self._issue(path, signing.Wanted(SERVER_NAME, usage, days, names))
             self._revoke(before)
-        return path
+        return handed
 
-    def clients(self, names: Iterable[str], days: int, *, renew: bool = False) -> list[Path]:
+    def hosts(self) -> tuple[str, ...]:
+        """What the server is known by; nothing if there never was one."""
+        servers = [each for each in self.issued() if each.kind == "server"]
+        return servers[-1].hosts if servers else ()
+
+    def clients(self, names: Iterable[str], days: int, *, renew: bool = False) -> list[Handed]:
         """Identities of clients, of all of them or, if one cannot have one, of none."""
         paths = {name: self.folder / CLIENTS / f"{_checked(name)}.pem" for name in names}
         with locked(self.folder):
             before = self._before("client", paths, renew)
-            for name, path in paths.items():
-                usage = ExtendedKeyUsageOID.CLIENT_AUTH
-                self._issue(path, signing.Wanted(name, usage, days))
+            usage = ExtendedKeyUsageOID.CLIENT_AUTH
+            handed = [
+                self._issue(path, signing.Wanted(name, usage, days)) for name, path in paths.items()
+            ]
             self._revoke(before)
-        return list(paths.values())
+        return handed
 
     def revoke(self, name: str) -> int:
         """Revoke all that was ever issued to a client; how many were not revoked before."""
@@ -149,7 +162,7 @@ class Authority:
 
     # --- what is signed -----------------------------------------------------------------------
 
-    def _issue(self, path: Path, wanted: signing.Wanted) -> None:
+    def _issue(self, path: Path, wanted: signing.Wanted) -> Handed:
         """Sign a certificate, remember it, and hand it out with its key."""
         key = signing.new_key()
         certificate = signing.issue(wanted, key, self.certificate, self._key())
@@ -157,6 +170,7 @@ class Authority:
         write(remembered, signing.pem(certificate))
         parts = (signing.key_pem(key), signing.pem(certificate), signing.pem(self.certificate))
         write(path, b"".join(parts))
+        return Handed(path, certificate.not_valid_after_utc)
 
     def _key(self) -> ec.EllipticCurvePrivateKey:
         path, remedy = self.folder / KEY, "put it back from a copy"

@@ -14,6 +14,7 @@ import select
 import selectors
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import TextIO
@@ -37,6 +38,8 @@ REASONS = {
     "HTTPS_PROXY_REQUEST": "no TLS",
     "EXCESSIVE_MESSAGE_SIZE": "no TLS",
     "UNSUPPORTED_PROTOCOL": "a version of TLS that is too old",
+    "CERTIFICATE_VERIFY_FAILED": "a certificate that is not good",  # older cores say no more
+    "BAD_SIGNATURE": "a certificate that is not good",
     "ALERT_UNKNOWN_CA": "it does not trust this end's authority",
     "ALERT_CERTIFICATE_EXPIRED": "it found this end's certificate expired",
     "ALERT_BAD_CERTIFICATE": "it refused this end's certificate",
@@ -45,7 +48,8 @@ REASONS = {
 LONGEST = 1 << 14  # bytes of a line that is still looked at
 _LONGEST_REASON = 200
 _PATIENCE_S = 0.05  # for the rest of what may be a line of the core
-_LONGEST_END_S = 5.0
+_LONGEST_END_S = 5.0  # for all that was written to be handled
+_LONGEST_WAIT_S = 0.5  # for a child to close the pipe
 
 
 def reason(text: str) -> str:
@@ -61,7 +65,7 @@ def reason(text: str) -> str:
 def heard(refused: Callable[[str], None]) -> Iterator[None]:
     """While this lasts, `refused` is told of every handshake that failed, from another thread.
 
-    What Python writes to `sys.stderr` goes past the pipe.
+    What Python writes to `sys.stderr` goes past the pipe. All are told when this is over.
     """
     try:
         true = os.dup(2)
@@ -69,8 +73,10 @@ def heard(refused: Callable[[str], None]) -> Iterator[None]:
         yield
         return
     reader, writer = os.pipe()
-    pump = _Pump(reader, os.dup(true), refused)
-    with _python_past_the_pipe(true):
+    # Not told by the thread that reads the pipe: who is told may write to it, and wait for room.
+    teller = ThreadPoolExecutor(1, thread_name_prefix="pisces-refused")
+    pump = _Pump(reader, os.dup(true), lambda why: teller.submit(_tell, refused, why))
+    with _python_past_the_pipe(true), teller:
         os.dup2(writer, 2)
         os.close(writer)
         pump.start()
@@ -80,6 +86,13 @@ def heard(refused: Callable[[str], None]) -> Iterator[None]:
             os.dup2(true, 2)
             pump.finish()
             os.close(true)
+
+
+def _tell(refused: Callable[[str], None], why: str) -> None:
+    try:
+        refused(why)
+    except Exception:
+        log.exception("a connection was refused (%s), and telling so failed", why)
 
 
 @contextmanager
@@ -112,12 +125,11 @@ def _is_on_2(file: TextIO | None) -> bool:
 class _Pump(Thread):
     """Reads the pipe to its end: that of this process, or of a child that has it from us."""
 
-    def __init__(self, reader: int, true: int, refused: Callable[[str], None]) -> None:
+    def __init__(self, reader: int, true: int, heard: Callable[[str], object]) -> None:
         super().__init__(name="pisces-core-log", daemon=True)
         self._reader, self._true = reader, true
         self._woken, self._wake = os.pipe()
-        self._refused: Callable[[str], None] | None = refused
-        self._sieve = Sieve(self._tell)
+        self._sieve = Sieve(heard)
         self._has_all = Event()
 
     def run(self) -> None:
@@ -141,16 +153,9 @@ class _Pump(Thread):
         self._pass_on(self._sieve.feed(data) if data else self._sieve.let_go())
         if found == {self._woken}:  # and nothing is left of what was written before
             ready.unregister(self._woken)
-            self._refused = None
+            self._sieve.refused = str  # nobody is told any more
             self._has_all.set()
         return bool(data) or self._reader not in found
-
-    def _tell(self, why: str) -> None:
-        try:
-            if self._refused is not None:
-                self._refused(why)
-        except Exception:  # the pipe must be read, or everybody who writes to it waits for ever
-            log.exception("a connection was refused (%s), and telling so failed", why)
 
     def _pass_on(self, data: bytes) -> None:
         with suppress(OSError):  # nobody reads it any more
@@ -164,14 +169,14 @@ class _Pump(Thread):
         """Wait until all that was written is handled, though a child may hold the pipe open."""
         os.close(self._wake)
         self._has_all.wait(_LONGEST_END_S)
-        self.join(_PATIENCE_S)
+        self.join(_LONGEST_WAIT_S)  # less, if nobody else has the pipe
 
 
 class Sieve:
     """Takes the core's lines out of a stream of bytes, however it is cut."""
 
-    def __init__(self, refused: Callable[[str], None]) -> None:
-        self._refused = refused
+    def __init__(self, refused: Callable[[str], object]) -> None:
+        self.refused = refused
         self._held = b""  # the beginning of what may be a line of the core
         self._is_within = False  # a line of which the beginning was passed on
 
@@ -201,7 +206,7 @@ class Sieve:
             return line
         failed = _FAILED.match(line[found.end() :].decode(errors="replace"))
         if failed:
-            self._refused(reason(failed["why"]))
+            self.refused(reason(failed["why"]))
         return b"" if failed or found[1] == b"I" else line
 
 

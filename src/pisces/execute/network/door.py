@@ -33,7 +33,7 @@ class Door(Protocol):
         """Who is there; `shown` is what gRPC knows of its certificate."""
         ...
 
-    def still_welcome(self, peer: Peer) -> bool:
+    def may_stay(self, peer: Peer) -> bool:
         """May who came in stay?"""
         ...
 
@@ -63,7 +63,7 @@ class Guarded(Door):
             raise RefusedError(f"the certificate of {peer.name} is revoked", kind="revoked")
         return peer
 
-    def still_welcome(self, peer: Peer) -> bool:
+    def may_stay(self, peer: Peer) -> bool:
         """Not if it was revoked meanwhile."""
         return peer.serial not in self._revoked
 
@@ -87,6 +87,6 @@ class Open(Door):
             raise RefusedError("a name has 1 to 64 letters, digits, dots, dashes and underscores")
         return Peer(hello.name, 0)
 
-    def still_welcome(self, peer: Peer) -> bool:
+    def may_stay(self, peer: Peer) -> bool:
         """Always."""
         return True

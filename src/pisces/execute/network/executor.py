@@ -9,8 +9,9 @@ off is not handed out.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -28,7 +29,7 @@ from pisces.execute.network.stats import Stats
 from pisces.execute.network.terms import Terms
 from pisces.types import Arrived, Event, Failed, Joined, Layout, Left, Task, Weights
 
-LATE_S = 1.0  # woken for an instant less late than this, it is taken to be that instant
+LATE_S = 1.0  # further behind than this, the loop does not catch up instant by instant
 LONGEST_S = 3600.0  # of one sleep
 
 
@@ -51,7 +52,7 @@ class NetworkExecutor(Executor):
         self._terms = terms or Terms()
         self._roster = roster or Roster(max_clients=self._limits.max_clients)
         self._settings = settings
-        self._inbox: deque[Event | Landed] = deque()
+        self._inbox: deque[tuple[float, Event | Landed]] = deque()  # with when it came
         self._bell: SimpleQueue[None] = SimpleQueue()  # rings when something was put there
         self._present: set[int] = set()  # as the loop was told
         self._num_joins: Counter[int] = Counter()  # that it was told of, by client
@@ -140,10 +141,11 @@ class NetworkExecutor(Executor):
             words, self._unsaid = self._unsaid, []
             self._service.post(*words)
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, but_not: Collection[int] = ()) -> None:
         """Tell clients that their results are safe."""
-        if self._handed_out:
-            safe, self._handed_out = self._handed_out, []
+        safe = [task_id for task_id in self._handed_out if task_id not in but_not]
+        if safe:
+            self._handed_out = [task_id for task_id in self._handed_out if task_id in but_not]
             self._unsaid.append(partial(self._desk.settle, safe))
 
     def wait(self, until: float) -> list[Event]:
@@ -152,12 +154,9 @@ class NetworkExecutor(Executor):
         self.send()
         if self._began is None:
             return self._begin()
-        due_at = self._next_due()
-        wake_at = min(until, due_at)
-        heard = self._listen(lambda: self._elapsed() >= wake_at, wake_at)
-        self._now = max(self._now, self._elapsed() if heard else self._woken(wake_at))
-        events = [event for said in heard for event in self._events(said)]
-        return [*events, *self._expired()]
+        wake_at = min(until, self._next_due())
+        self._listen(lambda: bool(self._inbox) or self._elapsed() >= wake_at, wake_at)
+        return [*self._taken(wake_at), *self._expired()]
 
     def take_over(self, left: Handover) -> None:
         """Go on with those that were there, and what they were at."""
@@ -200,23 +199,18 @@ class NetworkExecutor(Executor):
 
     def _begin(self) -> list[Event]:
         """The clock starts when there are clients enough."""
-        heard = self._listen(self._are_enough, None)
+        self._listen(self._are_enough, float("inf"))
         self._began = clock()
-        return [event for said in heard for event in self._events(said)]
+        return self._taken(0.0)
 
     def _are_enough(self) -> bool:
-        last = {e.client: e for e in list(self._inbox) if isinstance(e, Joined | Left)}
+        said = [said for _, said in list(self._inbox)]
+        last = {e.client: e for e in said if isinstance(e, Joined | Left)}
         num_present = sum(isinstance(e, Joined) for e in last.values())
         return num_present >= self._terms.at_least
 
     def _elapsed(self) -> float:
-        assert self._began is not None
-        return clock() - self._began
-
-    def _woken(self, wake_at: float) -> float:
-        """A machine wakes a little late; who was to decide at an instant decides as of then."""
-        elapsed = self._elapsed()
-        return wake_at if elapsed - wake_at < LATE_S else elapsed
+        return 0.0 if self._began is None else clock() - self._began
 
     def _forget_due(self) -> None:
         """Those that ended before, now and then: a deadline may be days away."""
@@ -233,24 +227,33 @@ class NetworkExecutor(Executor):
 
     def _hear(self, said: Event | Landed) -> None:
         """From the network's thread."""
-        self._inbox.append(said)
+        self._inbox.append((clock(), said))
         self._bell.put(None)
 
-    def _listen(self, is_enough: Callable[[], bool], until: float | None) -> list[Event | Landed]:
-        """Take what is in the inbox, when there is something or it is enough.
-
-        Broken off while it listens, it has taken nothing out but the sound of a bell.
-        """
-        while not (is_enough() or (until is not None and self._inbox)):
-            left = LONGEST_S if until is None else until - self._elapsed()
+    def _listen(self, is_enough: Callable[[], bool], until: float) -> None:
+        """Until it is enough; broken off, it has taken nothing but the sound of a bell."""
+        while not is_enough():
+            left = until - self._elapsed()
             with self._listening(), suppress(Empty):
                 self._bell.get(timeout=min(max(left, 0.0), LONGEST_S))
-        heard = [self._inbox.popleft() for _ in range(len(self._inbox))]
-        for _ in heard:
+
+    def _taken(self, until: float) -> list[Event]:
+        """What came up to an instant, even if it is a little later by now: the loop decides as of
+        then, and hears of the rest afterwards, as it would in virtual time.
+        """
+        began, elapsed = self._began or 0.0, self._elapsed()
+        is_behind = elapsed - until >= LATE_S
+        heard: list[Event | Landed] = []
+        came = math.nextafter(self._now, math.inf) if self._now else 0.0  # no instant comes twice
+        while self._inbox and (is_behind or self._inbox[0][0] - began <= until):
+            at, said = self._inbox.popleft()
+            came = max(came, at - began)
+            heard.append(said)
             with suppress(Empty):
                 self._bell.get_nowait()
+        self._now = came if heard else max(self._now, elapsed if is_behind else until)
         self._roster.sync()  # before anybody hears of a new number
-        return heard
+        return [event for said in heard for event in self._events(said)]
 
     @contextmanager
     def _listening(self) -> Iterator[None]:

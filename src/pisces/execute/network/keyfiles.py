@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import stat
@@ -24,7 +23,10 @@ log = logging.getLogger("pisces")
 LOCK = ".lock"
 MAX_BYTES = 16 << 20  # a revocation list of a quarter of a million clients
 # What reading a file that is no certificate, or a strange one, comes to.
-MISFITS = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, InvalidSignature)
+MISFITS = (
+    *(ValueError, TypeError, LookupError, UnsupportedAlgorithm, InvalidSignature),
+    *(x509.InvalidVersion, x509.DuplicateExtension),
+)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -56,6 +58,8 @@ def _sync(folder: Path) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """One command at a time; the end of a process, however it ends, gives the lock back."""
+    import fcntl  # here, because a client locks nothing and may be where there are no such locks
+
     with writing(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -81,7 +85,7 @@ def writing(path: Path) -> Iterator[None]:
 def read(path: Path, remedy: str) -> bytes:
     """All of a file, if it is one that can be read: of a pipe nothing might ever come."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(errno.EINVAL, "it is not an ordinary file")
             content = file.read(MAX_BYTES + 1)
@@ -112,7 +116,7 @@ def key_in(content: bytes, path: Path, remedy: str) -> PrivateKeyTypes:
     try:
         return load_pem_private_key(content, None)
     except MISFITS as error:
-        told = "needs a password" if "assword" in str(error) else "is damaged"
+        told = "needs a password" if isinstance(error, TypeError) else "is damaged"
         raise ConfigError(f"{path}: the private key {told}; {remedy}") from error
 
 
@@ -125,7 +129,7 @@ def certificates_in(content: bytes, path: Path, remedy: str) -> list[x509.Certif
         for certificate in found:  # these are read when they are asked for
             _ = (certificate.extensions, certificate.subject, certificate.public_key())
         return found
-    except (*MISFITS, x509.DuplicateExtension) as error:
+    except MISFITS as error:
         raise ConfigError(f"{path}: a certificate is damaged; {remedy}") from error
 
 

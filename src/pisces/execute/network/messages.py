@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from pisces.errors import ConfigError
@@ -28,13 +28,13 @@ class WireError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Announces bytes that follow in chunks: numbers, in a certain encoding."""
+    """Numbers in a certain encoding: their bytes, or word that they follow in chunks."""
 
     encoding: Encoding
     num_bytes: int
-    crc32: int
     zstd: bool = False
     scale: float = 0.0  # float16: what was added to the weights it began from, divided by this
+    data: bytes = field(default=b"", repr=False)  # all of it; empty: it follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def _fill(message: Any, values: object, names: tuple[str, ...]) -> None:
 
 
 def _fill_content(message: Any, content: Content) -> None:
-    _fill(message, content, ("num_bytes", "crc32", "zstd", "scale"))
+    _fill(message, content, ("num_bytes", "zstd", "scale", "data"))
     message.encoding = ENCODINGS.index(content.encoding)
 
 
@@ -337,7 +337,9 @@ def _content(m: Any) -> Content:
         raise WireError(f"an unknown encoding, {m.encoding}")
     if not math.isfinite(m.scale):
         raise WireError(f"a scale of {m.scale}")
-    return Content(ENCODINGS[m.encoding], _number(m.num_bytes), m.crc32, m.zstd, m.scale)
+    if m.data and len(m.data) != m.num_bytes:
+        raise WireError(f"{len(m.data)} bytes where {m.num_bytes} were announced")
+    return Content(ENCODINGS[m.encoding], _number(m.num_bytes), m.zstd, m.scale, m.data)
 
 
 def _welcome(m: Any) -> Welcome:

@@ -167,7 +167,7 @@ class Service:
         for session, peer in list(self._sessions.items()):
             if session.heard_at < silent_before:
                 session.end(SILENT)
-            elif not self._door.still_welcome(peer):
+            elif not self._door.may_stay(peer):
                 session.end(REVOKED)
 
     async def _stop(self) -> None:

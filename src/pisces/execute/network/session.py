@@ -27,12 +27,11 @@ from pisces.execute.network.messages import (
 )
 from pisces.execute.network.packing import Flat, Intake, check_chunk
 from pisces.execute.network.rates import Bucket
-from pisces.execute.network.shelf import Shelf, flat_of
+from pisces.execute.network.shelf import LARGE_BYTES, Shelf, flat_of
 from pisces.types import Task
 
 MOST_UNSAID = 1000  # messages that may wait for a client that does not read
 FAREWELL_S = 10.0  # after a Bye: to hear that what it sent is safe
-LARGE = 1 << 20  # bytes whose checksum is worth a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ class Session:
             case Beat():
                 self.say(Beat())
             case Result():
-                self._announce(said)
+                await self._announce(said)
             case Failure():
                 self._check_told(said.task)
                 del self._told[said.task]
@@ -176,7 +175,7 @@ class Session:
         if task not in self._told:
             raise WireError(f"word of task {task}, which it was not given")
 
-    def _announce(self, result: Result) -> None:
+    async def _announce(self, result: Result) -> None:
         self._check_told(result.task)
         if self._incoming is not None:
             raise WireError("a result in the middle of another")
@@ -185,6 +184,9 @@ class Session:
         intake = Intake(result.content, self._desk.layout.size, wanted=wanted)
         task = self._desk.wants(self._who, result.task)
         self._intake = None if task is None else intake
+        if result.content.data:
+            self._left = 0
+            await self._finish()
 
     async def _add(self, data: bytes) -> None:
         if self._incoming is None:
@@ -211,6 +213,6 @@ class Session:
 
     async def _weights(self, intake: Intake, task: Task) -> Flat:
         began = flat_of(task) if self._desk.terms.encoding == "float16" else None
-        if self._desk.layout.size * 4 < LARGE:
+        if self._desk.layout.size * 8 <= LARGE_BYTES:
             return intake.weights(began)
         return await asyncio.get_running_loop().run_in_executor(None, intake.weights, began)

@@ -6,10 +6,11 @@ import asyncio
 from collections import OrderedDict
 
 from pisces.execute.network.messages import Chunk, Content, Encoding, to_client
-from pisces.execute.network.packing import Flat, chunks, pack
+from pisces.execute.network.packing import Flat, pack, parts
 from pisces.types import Layout, Task
 
 Packed = tuple[Content, list[bytes]]
+LARGE_BYTES = 1 << 20  # weights whose packing is worth a thread
 MOST_KEPT = 3  # of the versions sent last; slower clients' tasks are packed again
 
 
@@ -26,8 +27,7 @@ class Shelf:
         """The weights of a task's version; compressed, if that is wanted and its client can."""
         key = task.version, zstd and self._zstd
         if key not in self._kept:
-            loop = asyncio.get_running_loop()
-            self._kept[key] = loop.run_in_executor(None, _pack, task, key[1])
+            self._kept[key] = _packing(task, zstd=key[1])
         self._kept.move_to_end(key)
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
@@ -38,9 +38,19 @@ class Shelf:
             raise
 
 
+def _packing(task: Task, *, zstd: bool) -> asyncio.Future[Packed]:
+    """In a thread, unless that would take longer than the packing."""
+    loop = asyncio.get_running_loop()
+    if task.weights.layout.size * 8 > LARGE_BYTES or zstd:
+        return loop.run_in_executor(None, _pack, task, zstd)
+    done: asyncio.Future[Packed] = loop.create_future()
+    done.set_result(_pack(task, zstd))
+    return done
+
+
 def _pack(task: Task, zstd: bool) -> Packed:
-    content, data = pack(flat_of(task), zstd=zstd)
-    return content, [to_client(Chunk(chunk)) for chunk in chunks(data)]
+    content, rest = parts(*pack(flat_of(task), zstd=zstd))
+    return content, [to_client(Chunk(chunk)) for chunk in rest]
 
 
 def flat_of(task: Task) -> Flat:

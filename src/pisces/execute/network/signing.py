@@ -130,7 +130,8 @@ def alternative_names(hosts: Sequence[str]) -> x509.SubjectAlternativeName:
 
 def is_host(host: str) -> bool:
     """Can it be a DNS name?"""
-    return _HOST.fullmatch(host) is not None
+    is_number = host.rpartition(".")[2].isdecimal()  # 192.0.2.300 is an address, but a wrong one
+    return _HOST.fullmatch(host) is not None and not is_number
 
 
 def hosts_of(certificate: x509.Certificate) -> tuple[str, ...]:

@@ -158,13 +158,12 @@ def peer_name(auth_context: Mapping[str, Iterable[bytes]]) -> Peer | None:
         return None
     try:
         certificate = x509.load_pem_x509_certificate(shown[0])
+        peer = Peer(common_name(certificate), certificate.serial_number)
         is_client = is_for(certificate, ExtendedKeyUsageOID.CLIENT_AUTH)
-        if not is_client or is_authority(certificate):
-            return None
-    except (*MISFITS, x509.DuplicateExtension):
+        is_good = is_client and not is_authority(certificate) and is_name(peer.name)
+    except MISFITS:
         return None
-    name = common_name(certificate)
-    return Peer(name, certificate.serial_number) if is_name(name) else None
+    return peer if is_good else None
 
 
 def is_loopback(host: str) -> bool:

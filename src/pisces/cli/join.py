@@ -1,0 +1,210 @@
+"""`pisces join`: take part in a run that somebody serves."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.markup import escape
+
+from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
+from pisces.errors import ConfigError, RefusedError, Terminated
+
+if TYPE_CHECKING:
+    from pisces.client import Outcome, Progress
+    from pisces.data.federated import FederatedData
+
+REFUSED, INTERRUPTED, TERMINATED = 3, 130, 143
+
+
+def join(
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the server is.")],
+    identity: Annotated[
+        Path | None, typer.Option(help="Your certificate: what `pisces certs client NAME` made.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION|CONFIG",
+            help="A function that gives (inputs, targets) or a torch Dataset; if it takes a "
+            "parameter, it is given --shard. Or a config file, with --shard.",
+        ),
+    ] = None,
+    shard: Annotated[
+        int | None, typer.Option(min=0, help="Which part of the config's dataset; your number.")
+    ] = None,
+    train: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Training code of your own: see pisces.client; with --examples.",
+        ),
+    ] = None,
+    examples: Annotated[
+        int | None, typer.Option(min=1, help="How many samples --train learns from.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Without certificates; on this machine only.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="Your name, with --insecure.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Folder for results until the server has them.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:NUMBER.")] = "auto",
+    threads: Annotated[
+        int, typer.Option(min=1, help="Of torch; one is best for small models.")
+    ] = 1,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train for a server, on data of your own, until its run is over.
+
+    A lost connection is tried again for ever; finished results are kept until the server has
+    them. Ctrl-C says goodbye first.
+
+    [bold]Examples[/]
+
+      pisces join fl.example.org:8440 --identity ann.pem --data mydata:load
+
+      pisces join fl.example.org:8440 --identity ann.pem --data fl.toml --shard 3
+
+      pisces join 127.0.0.1:8440 --insecure --name ann --train mycode:train --examples 600
+
+    [bold]Exit codes[/]: 0 the run is over; 2 bad input; 3 the server refuses this client;
+    130 Ctrl-C; 143 SIGTERM.
+    """
+    set_up_logging(verbose)
+    if (data is None) == (train is None):
+        raise ConfigError(
+            "give --data (what to learn from) or --train (code of your own), one of both"
+        )
+    door = {"identity": identity, "insecure": insecure, "name": name, "number": shard, "keep": keep}
+    board = Board()
+    if train is not None:
+        part = _own_code(address, train, examples, door)
+    else:
+        part = _own_data(address, str(data), shard, door, device=device, threads=threads)
+    with board.shown(quiet or as_json):
+        outcome = _carried_out(part, board)
+    _show(outcome, board, as_json)
+
+
+def _own_code(
+    address: str, where: str, examples: int | None, door: dict[str, Any]
+) -> Callable[[Any], Outcome]:
+    from pisces import client
+
+    if examples is None:
+        raise ConfigError("--examples: say how many samples --train learns from")
+    function = found(where, "--train")
+    return lambda on: client.join(address, function, num_examples=examples, on=on, **door)
+
+
+def _own_data(
+    address: str, where: str, shard: int | None, door: dict[str, Any], **machine: Any
+) -> Callable[[Any], Outcome]:
+    from pisces import local
+
+    samples = _samples(where, shard)
+    return lambda on: local.join(address, samples, on=on, **door, **machine)
+
+
+def _samples(where: str, shard: int | None) -> FederatedData:
+    """What to learn from."""
+    from pisces import config, local, world
+
+    if where.endswith(".toml") or Path(where).is_file():
+        if shard is None:
+            raise ConfigError(f"--shard: say which part of {where}'s dataset is yours")
+        return local.shard_of(world.federated_data(config.load(Path(where))), shard)
+    function = found(where, "--data")
+    if not inspect.signature(function).parameters:
+        return local.own_data(function())
+    if shard is None:
+        raise ConfigError(f"--shard: {where} takes the client's number: give it")
+    return local.own_data(function(shard))
+
+
+def found(where: str, option: str) -> Callable[..., Any]:
+    """The function called "module:function"; modules of the current folder come first."""
+    module, _, name = where.partition(":")
+    if not (module and name):
+        raise ConfigError(f"{option}: must be MODULE:FUNCTION, such as mydata:load, not {where!r}")
+    sys.path.insert(0, os.getcwd())
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise ConfigError(f"{option}: cannot import {where}: {error}") from error
+    if not callable(function):
+        raise ConfigError(f"{option}: {where} is no function")
+    return function  # type: ignore[no-any-return]
+
+
+def _carried_out(part: Callable[[Any], Outcome], board: Board) -> Outcome:
+    try:
+        return part(board.update)
+    except RefusedError as error:
+        _end(str(error), REFUSED)
+    except Terminated:
+        _end("told to end", TERMINATED)
+    except KeyboardInterrupt:
+        _end("interrupted", INTERRUPTED)
+
+
+def _end(reason: str, code: int) -> NoReturn:
+    stderr.print(reason, soft_wrap=True, highlight=False, markup=False)
+    raise typer.Exit(code)
+
+
+class Board:
+    """One line that says where a client stands."""
+
+    def __init__(self) -> None:
+        self.last: Progress | None = None
+        self._write: Callable[[str], None] = lambda _line: None
+
+    def update(self, progress: Progress) -> None:
+        """Where it stands now; called in another thread."""
+        self.last = progress
+        self._write(escape(line(progress)))
+
+    @contextmanager
+    def shown(self, quiet: bool) -> Iterator[None]:
+        """Show it on stderr meanwhile."""
+        if quiet:
+            yield
+            return
+        with stderr.status("connecting") as status:
+            self._write = status.update
+            yield
+
+
+def line(p: Progress) -> str:
+    """Progress in words."""
+    state = {
+        "connecting": "connecting",
+        "connected": f"connected as client {p.number}",
+        "retrying": f"{p.reason}; again in {p.retry_s:.1f} s",
+        "over": p.reason,
+    }[p.state]
+    doing = "idle" if p.task is None else f"task {p.task} of version {p.version}"
+    loss = "" if p.loss is None else f", last loss {p.loss:.4g}"
+    return f"{state}: {doing}, done {p.num_done}, held {p.num_held}{loss}"
+
+
+def _show(outcome: Outcome, board: Board, as_json: bool) -> None:
+    done, held = (0, 0) if board.last is None else (board.last.num_done, board.last.num_held)
+    if as_json:
+        told = {"reason": outcome.reason, "tasks": outcome.num_tasks, "done": done, "held": held}
+        print_json(told)
+        return
+    text = f"{outcome.reason}: {outcome.num_tasks} tasks trained, {done} handed in, {held} held"
+    stdout.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,149 @@
+"""`pisces serve`: a run whose clients come over the network."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+
+from pisces import config
+from pisces.cli.console import Json, Quiet, Verbose, set_up_logging, stderr
+from pisces.cli.options import Changes, Out, fresh_folder
+from pisces.cli.progress import Board, Listener, Standing, shown
+from pisces.cli.run import code_of, require_summary, show
+from pisces.errors import ConfigError, FinishedError, Terminated
+from pisces.record.reader import Run, called
+
+if TYPE_CHECKING:
+    from pisces.hosting import Host, Place
+    from pisces.resuming import Job
+
+
+def serve(
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where clients find it; port 0: any.")
+    ],
+    file: Annotated[
+        Path | None, typer.Argument(help="A config file; `pisces config` prints a full one.")
+    ] = None,
+    certs: Annotated[
+        Path | None, typer.Option(help="Folder of `pisces certs`; without it ./certs.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No certificates; on this machine only.")
+    ] = False,
+    out: Out = None,
+    changes: Changes = None,
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="Let updates count when their latency has passed.")
+    ] = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="PORT", help="For Prometheus, on this machine (or HOST:PORT)."),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train one model with clients that join over the network.
+
+    Clients show certificates (`pisces certs`), and join with `pisces join`.
+    Ctrl-C and SIGTERM end it for now: all is saved, clients keep what they
+    have and wait for the server to come back. A server that was killed goes
+    on as well, and loses nothing.
+
+    [bold]Examples[/]
+
+      pisces certs init && pisces certs server --host fl.example.org
+
+      pisces serve my.toml --listen 0.0.0.0:8440 --out runs/first
+
+      pisces serve --resume runs/first --listen 0.0.0.0:8440
+
+      pisces serve my.toml --listen 127.0.0.1:8440 --insecure --metrics 9090
+    """
+    from pisces.hosting import Place
+
+    set_up_logging(verbose)
+    place = Place(listen, certs, insecure, metrics, hears_core=True)
+    job = _job(file, resume, changes or [], out)
+    carry_out(job, place, emulate=emulate, as_json=as_json, quiet=quiet)
+
+
+def _job(file: Path | None, resume: Path | None, changes: list[str], out: Path | None) -> Job:
+    from pisces import build
+    from pisces.resuming import Job
+
+    if (file is None) == (resume is None):
+        raise ConfigError("name a config file, or with --resume a run to go on with; one of both")
+    if resume is not None:
+        if out is not None:
+            raise ConfigError(f"--out: a run goes on in its own folder, {resume}: leave it out")
+        return Job.of(resume, changes, served=True)
+    assert file is not None
+    settings = build.resolved(config.load(file, changes))
+    protocol = called(settings.model_dump())
+    return Job(settings, out or fresh_folder(f"{file.stem}-{protocol}-seed{settings.seed}"))
+
+
+def carry_out(job: Job, place: Place, *, emulate: bool, as_json: bool, quiet: bool) -> None:
+    """Serve a run, and show what came of it."""
+    from pisces import hosting
+
+    settings, terminated = job.config, False
+    standing = Standing(job.name, settings.seed, settings.stop)
+    board = ServerBoard(settings.stop.metric, [standing])
+
+    def ready(host: Host) -> None:
+        board.host = host
+        stderr.print(f"listening on {host.address}", highlight=False, markup=False, soft_wrap=True)
+
+    with suppress(KeyboardInterrupt), shown(board, quiet, by_itself=True) as redraw:
+        try:
+            hosting.serve(
+                job,
+                place,
+                emulate=emulate,
+                listener=Listener(standing, redraw),
+                recall=standing.add,
+                ready=ready,
+            )
+        except Terminated:
+            terminated = True
+        except FinishedError as error:
+            stderr.print(str(error), highlight=False, markup=False, soft_wrap=True)
+    require_summary(job.folder)
+    summary = show(Run.open(job.folder), as_json, (), _again(job, place, emulate))
+    raise typer.Exit(code_of(summary, terminated=terminated))
+
+
+def _again(job: Job, place: Place, emulate: bool) -> str:
+    """The command that goes on with it."""
+    certs = [] if place.certs is None else [f"--certs {place.certs}"]
+    flags = [*certs, *["--insecure"] * place.insecure, *["--emulate"] * emulate]
+    return " ".join([f"pisces serve --resume {job.folder} --listen {place.listen}", *flags])
+
+
+@dataclass(slots=True)
+class ServerBoard(Board):
+    """The board of a run, and below it who is there."""
+
+    host: Host | None = field(default=None)
+
+    def __rich__(self) -> RenderableType:
+        table = Board.__rich__(self)
+        if self.host is not None and isinstance(table, Table):
+            stats = self.host.stats
+            table.caption = f"{stats.num_connected} connected, {stats.num_given} running" + (
+                f", {stats.refused.total()} times kept out" if stats.refused else ""
+            )
+            table.caption_justify = "left"
+        return table
