@@ -183,7 +183,7 @@ class Loop:
 
     def hear(self) -> list[int]:
         """Which tasks ended?"""
-        events = self.executor.wait(self.executor.now)
+        events = self.executor.wait(self.executor._elapsed())
         self.unsafe += [event.task_id for event in events if isinstance(event, Arrived)]
         ended = (getattr(event, "task_id", None) for event in events)
         return [number for number in ended if number is not None]

@@ -68,7 +68,7 @@ NAMES = (f"odd{number}" for number in NUMBERS)
 def drain(net: Network) -> None:
     """Let the loop hear of all that was told by now."""
     while net.executor._inbox:
-        net.executor.wait(net.executor.now)
+        net.executor.wait(net.executor._elapsed())
 
 
 def serve(net: Network) -> None:
