@@ -13,18 +13,27 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 from pisces.errors import ConfigError
 from pisces.execute.network.desk import Desk, RefusedError
 from pisces.execute.network.door import Door
+from pisces.execute.network.endings import (
+    FULL,
+    GONE,
+    LATE,
+    PUSHY,
+    REVOKED,
+    SILENT,
+    Caller,
+    Ending,
+)
 from pisces.execute.network.extra import needed
 from pisces.execute.network.messages import FromClient, Hello, WireError, from_client
 from pisces.execute.network.packing import MOST_MESSAGE_BYTES
 from pisces.execute.network.rates import Buckets, Once
-from pisces.execute.network.session import GONE, Ending, Session
+from pisces.execute.network.session import Session
 from pisces.execute.network.shelf import Shelf
 from pisces.execute.network.stats import Stats
 from pisces.execute.network.tls import Peer
@@ -41,24 +50,6 @@ FAREWELL_S = 0.5
 SPARE = 64  # connections
 MOST_LINES = 8  # of one name: the one it has, and older ones that it keeps open
 clock = time.monotonic
-
-
-FULL = Ending("the server is full: try again later", "RESOURCE_EXHAUSTED", "full")
-LATE = Ending("no Hello came in time", "UNAVAILABLE", "no hello")
-PUSHY = Ending("it connects too often", "RESOURCE_EXHAUSTED", "connects too often")
-SILENT = Ending("nothing was heard of it", "UNAVAILABLE", "silent")
-REVOKED = Ending("its certificate is revoked", "PERMISSION_DENIED", "revoked")
-
-
-@dataclass(slots=True)
-class Caller:
-    """Who is at the other end, as far as that is known."""
-
-    host: str
-    name: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.host})" if self.name else self.host
 
 
 class Service:

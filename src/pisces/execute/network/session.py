@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from functools import partial
 
 from pisces.execute.network.desk import Desk, Given, Member
+from pisces.execute.network.endings import DEAF, GONE, Ending
 from pisces.execute.network.messages import (
     MOST_TASKS,
     Beat,
@@ -32,19 +32,6 @@ from pisces.types import Task
 
 MOST_UNSAID = 1000  # messages that may wait for a client that does not read
 FAREWELL_S = 10.0  # after a Bye: to hear that what it sent is safe
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Why a connection is ended, and whether its client should try again."""
-
-    reason: str
-    status: str  # the name of a gRPC status
-    kind: str = ""  # the reason in few words, without names and numbers
-
-
-DEAF = Ending("it does not read what it is told", "RESOURCE_EXHAUSTED", "does not read")
-GONE = Ending("it said goodbye", "OK")
 
 
 class Session:
