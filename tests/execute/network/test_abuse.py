@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -38,7 +39,7 @@ from pisces.execute.network.messages import (
 )
 from pisces.execute.network.packing import pack, pack_step
 from pisces.execute.network.tls import Identity, channel_credentials
-from pisces.types import Arrived, Layout, Report, Slice, Weights
+from pisces.types import Arrived, Layout, Left, Report, Slice, Weights
 
 LOOPBACK = "ipv4:127.0.0.1"
 
@@ -328,6 +329,48 @@ def test_lines_that_are_not_read_leave_nothing_behind(caplog: pytest.LogCaptureF
         net.becomes(lambda: service._num_talking == 0)
         assert not service._num_lines
     assert "Traceback" not in caplog.text
+
+
+class Cable:
+    """Between a client and the server, until it is cut: nobody hears of that."""
+
+    def __init__(self, to: tuple[str, int]) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.is_whole = threading.Event()
+        self.is_whole.set()
+        self._to = to
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        near, _ = self._listener.accept()
+        far = socket.create_connection(self._to)
+        for ends in ((near, far), (far, near)):
+            threading.Thread(target=self._carry, args=ends, daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                self.is_whole.wait()
+                target.sendall(data)
+
+
+def test_a_cable_that_was_cut_in_the_middle_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pisces.execute.network.service.ROUND_S", 0.05)
+    large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
+    with network(layout=large, beat_s=0.2, patience_s=0.1) as net:
+        net.executor._open()
+        cable = Cable(port_of(net))
+        client = Raw(cable.address, "a")
+        net.clients.append(client)
+        client.join()
+        net.heard()
+        cable.is_whole.clear()
+        net.executor.submit(replace(task(0, 0), weights=Weights(torch.zeros(large.size), large)))
+        net.executor.send()
+        assert net.heard() == [Left(net.executor.now, 0, "did not come back", 0)]
+        net.becomes(lambda: net.executor._service._num_talking == 0)
+        cable.is_whole.set()
 
 
 def test_lines_of_one_name_are_few(monkeypatch: pytest.MonkeyPatch) -> None:

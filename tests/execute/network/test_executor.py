@@ -350,6 +350,24 @@ def test_a_result_that_crosses_with_its_cancellation_is_not_handed_out() -> None
         assert client.expect(Acknowledged) == Acknowledged(0)
 
 
+def test_who_says_that_it_stopped_what_it_had_sent_is_not_refused() -> None:
+    with network() as net:
+        [client] = net.begun("a")
+        net.executor.submit(task(0, 0))
+        net.executor.send()
+        order = client.order()
+        net.executor.cancel(0)
+        net.executor.send()
+        client.answer(order)  # before it hears of that
+        assert client.expect(CalledOff) == CalledOff(0, "called off")
+        client.say(Failure(0, "called off"))
+        assert client.expect(Acknowledged) == Acknowledged(0)
+        net.executor.submit(task(1, 0))
+        net.executor.send()
+        client.answer(client.order())
+        assert isinstance(net.heard()[0], Arrived)
+
+
 def test_a_pull_reaches_who_can_hand_in() -> None:
     with network() as net:
         net.executor._open()

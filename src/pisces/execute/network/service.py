@@ -113,6 +113,8 @@ class Service:
     # --- the server -------------------------------------------------------------------------------
 
     async def _bind(self, listen: str) -> int:
+        # Long, because on a slow line the answer waits behind weights.
+        cut_after_ms = int(2000 * self._terms.silent_after_s)
         options = {
             "grpc.so_reuseport": 0,  # two servers must not share a port unawares
             "grpc.max_receive_message_length": 4 * MOST_MESSAGE_BYTES,  # beyond: cut off silently
@@ -125,7 +127,8 @@ class Service:
             "grpc.http2.max_ping_strikes": 2,
             # A line that was cut is noticed although nobody says so.
             "grpc.keepalive_time_ms": int(1000 * self._terms.beat_s),
-            "grpc.keepalive_timeout_ms": int(1000 * self._terms.beat_s),
+            "grpc.keepalive_timeout_ms": cut_after_ms,
+            "grpc.http2.ping_timeout_ms": cut_after_ms,
             "grpc.http2.max_pings_without_data": 0,
         }
         self._server = grpc.aio.server(options=list(options.items()))

@@ -43,7 +43,7 @@ class Session:
         self.heard_at = clock()  # while a result is under way, only its parts count
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._desk, self._shelf, self._clock = desk, shelf, clock
-        self._told: dict[int, None] = {}  # tasks it may send word of
+        self._told: dict[int, bool] = {}  # tasks it may send word of; is a result to come?
         self._unsaid: deque[FromServer | Given] = deque()
         self._has_words = asyncio.Event()
         self._has: int | None = None  # the version it was sent last
@@ -66,7 +66,7 @@ class Session:
 
     def expect(self, task: int) -> None:
         """It may send word of this task; of those it never does, the oldest are forgotten."""
-        self._told[task] = None
+        self._told[task] = True
         if len(self._told) > MOST_TASKS:
             del self._told[next(iter(self._told))]
 
@@ -143,8 +143,8 @@ class Session:
             case Result():
                 await self._announce(said)
             case Failure():
-                self._check_told(said.task)
-                del self._told[said.task]
+                self._check_told(said.task, is_open=said.task in self._told)
+                self._told[said.task] = False
                 if self._desk.fail(member, said):
                     self._has = None  # perhaps it lost the weights
             case Bye():
@@ -158,12 +158,13 @@ class Session:
         assert self.member is not None
         return self.member
 
-    def _check_told(self, task: int) -> None:
-        if task not in self._told:
+    def _check_told(self, task: int, *, is_open: bool) -> None:
+        """Its result may have crossed with its being called off, of which it says so, too."""
+        if not is_open:
             raise WireError(f"word of task {task}, which it was not given")
 
     async def _announce(self, result: Result) -> None:
-        self._check_told(result.task)
+        self._check_told(result.task, is_open=self._told.get(result.task, False))
         if self._incoming is not None:
             raise WireError("a result in the middle of another")
         self._incoming, self._left = result, result.content.num_bytes
@@ -190,7 +191,7 @@ class Session:
         result, intake = self._incoming, self._intake
         assert result is not None
         self._incoming = self._intake = None
-        self._told.pop(result.task, None)
+        self._told[result.task] = False
         if intake is None:
             return
         task = self._desk.wants(self._who, result.task)
