@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from runs import START, task
 
-from pisces.execute.network.desk import Desk, Given, Landed, Member, RefusedError
 from pisces.execute.network.messages import (
     Acknowledged,
     CalledOff,
@@ -27,8 +26,9 @@ from pisces.execute.network.messages import (
     Result,
     Welcome,
 )
-from pisces.execute.network.roster import Roster
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.server.desk import Desk, Given, Landed, Member, RefusedError
+from pisces.execute.network.server.roster import Roster
+from pisces.execute.network.server.terms import Terms
 from pisces.types import Failed, Joined, Left, Plan, Report
 
 FLAT = np.zeros(4, np.float32)

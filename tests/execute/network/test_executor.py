@@ -15,9 +15,6 @@ from runs import START, task
 
 from pisces.errors import ConfigError
 from pisces.execute.base import Handover
-from pisces.execute.network.desk import Landed
-from pisces.execute.network.door import Open
-from pisces.execute.network.executor import NetworkExecutor
 from pisces.execute.network.messages import (
     Acknowledged,
     Beat,
@@ -31,6 +28,9 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.packing import pack, pack_step
+from pisces.execute.network.server.desk import Landed
+from pisces.execute.network.server.door import Open
+from pisces.execute.network.server.executor import NetworkExecutor
 from pisces.types import Arrived, Failed, Joined, Layout, Left, Slice, Task, Weights
 
 
@@ -254,7 +254,7 @@ def test_goodbye_is_for_now_and_what_was_sent_before_counts() -> None:
 
 
 def test_who_says_goodbye_and_stays_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pisces.execute.network.session.FAREWELL_S", 0.1)
+    monkeypatch.setattr("pisces.execute.network.server.session.FAREWELL_S", 0.1)
     with network() as net:
         [client] = net.begun("a")
         client.say(Bye(), Bye())
@@ -414,7 +414,7 @@ def test_another_size_is_news() -> None:
 
 
 def test_beats_are_answered_and_silence_is_not_forgiven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pisces.execute.network.service.ROUND_S", 0.05)
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
     with network(beat_s=0.2, patience_s=0.1) as net:
         beating, silent = net.begun("a", "b")
         for _ in range(8):
