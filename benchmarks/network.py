@@ -21,7 +21,7 @@ from typing import Any
 
 from results import collect, on_disk, parser, plainly, save, scratch, warn_if_busy
 
-from pisces.execute.network.certs import create
+from pisces.execute.network.trust.certs import create
 from pisces.machine import num_cores
 
 HERE = Path(__file__).parent

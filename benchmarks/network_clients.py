@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 
+from pisces.execute.network.coding import from_server, to_server
 from pisces.execute.network.messages import (
     Beat,
     Chunk,
@@ -24,11 +25,9 @@ from pisces.execute.network.messages import (
     Over,
     Result,
     Welcome,
-    from_server,
-    to_server,
 )
 from pisces.execute.network.packing import MOST_MESSAGE_BYTES
-from pisces.execute.network.tls import Identity, channel_credentials
+from pisces.execute.network.trust.tls import Identity, channel_credentials
 from pisces.execute.network.wire import TALK
 from pisces.types import Report
 

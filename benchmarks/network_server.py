@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from pisces.build import protocol
-from pisces.execute.network.door import Guarded
-from pisces.execute.network.executor import NetworkExecutor
-from pisces.execute.network.roster import FILE, Roster
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.server.door import Guarded
+from pisces.execute.network.server.executor import NetworkExecutor
+from pisces.execute.network.server.roster import FILE, Roster
+from pisces.execute.network.server.terms import Terms
 from pisces.federation import Federation
 from pisces.record.journal import Journaling
 from pisces.record.lines import Recorder

@@ -12,10 +12,6 @@ import numpy as np
 from runs import START, task
 
 from pisces.execute.base import Handover
-from pisces.execute.network import executor
-from pisces.execute.network.desk import Desk, Given, Member, RefusedError
-from pisces.execute.network.door import Open
-from pisces.execute.network.executor import NetworkExecutor
 from pisces.execute.network.messages import (
     Acknowledged,
     CalledOff,
@@ -28,8 +24,12 @@ from pisces.execute.network.messages import (
     Result,
     Welcome,
 )
-from pisces.execute.network.roster import Roster
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.server import executor
+from pisces.execute.network.server.desk import Desk, Given, Member, RefusedError
+from pisces.execute.network.server.door import Open
+from pisces.execute.network.server.executor import NetworkExecutor
+from pisces.execute.network.server.roster import Roster
+from pisces.execute.network.server.terms import Terms
 from pisces.types import Arrived, Plan, Report
 
 FLAT = np.zeros(4, np.float32)

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from pisces.execute.network.coding import from_server, to_server
 from pisces.execute.network.messages import (
     Bye,
     Hello,
@@ -19,11 +20,9 @@ from pisces.execute.network.messages import (
     Over,
     Result,
     Welcome,
-    from_server,
-    to_server,
 )
 from pisces.execute.network.packing import pack, parts
-from pisces.execute.network.tls import Identity, channel_credentials
+from pisces.execute.network.trust.tls import Identity, channel_credentials
 from pisces.execute.network.wire import TALK
 from pisces.types import Report
 

@@ -11,10 +11,10 @@ from typing import Any
 from rawclient import Raw
 from runs import START
 
-from pisces.execute.network.door import Door, Open
-from pisces.execute.network.executor import NetworkExecutor
-from pisces.execute.network.stats import Stats
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.server.door import Door, Open
+from pisces.execute.network.server.executor import NetworkExecutor
+from pisces.execute.network.server.stats import Stats
+from pisces.execute.network.server.terms import Terms
 from pisces.types import Event, Layout, Weights
 
 # Short of everything, but for what would make a slow machine fail.

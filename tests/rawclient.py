@@ -11,6 +11,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from pisces.execute.network.coding import from_server, to_server
 from pisces.execute.network.messages import (
     Beat,
     Chunk,
@@ -21,8 +22,6 @@ from pisces.execute.network.messages import (
     Order,
     Result,
     Welcome,
-    from_server,
-    to_server,
 )
 from pisces.execute.network.packing import MOST_MESSAGE_BYTES, Intake, chunks, pack
 from pisces.execute.network.wire import TALK

@@ -16,6 +16,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from pisces.execute.network.coding import from_client, to_client
 from pisces.execute.network.messages import (
     Acknowledged,
     Beat,
@@ -28,8 +29,6 @@ from pisces.execute.network.messages import (
     Over,
     Result,
     Welcome,
-    from_client,
-    to_client,
 )
 from pisces.execute.network.packing import MOST_MESSAGE_BYTES, Intake, pack, parts
 from pisces.types import Layout, Plan, Slice

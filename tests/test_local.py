@@ -15,8 +15,13 @@ from scripted import LAYOUT, Talk, serving
 from pisces import build, config, local, world
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError, DataError
-from pisces.execute.network.messages import Bye, Failure, Pull, Welcome
-from pisces.execute.network.work import CalledOff, Job, Work
+from pisces.execute.network.client.work import CalledOff, Job, Work
+from pisces.execute.network.messages import (
+    Bye,
+    Failure,
+    Pull,
+    Welcome,
+)
 from pisces.models.flat import flatten
 from pisces.train.sequential import SequentialTrainer
 from pisces.types import Layout, Plan, Task

@@ -19,8 +19,8 @@ from guests import STEP, Guest, guests
 
 from pisces import build
 from pisces.errors import ConfigError, RunError
-from pisces.execute.network.certs import create
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.server.terms import Terms
+from pisces.execute.network.trust.certs import create
 from pisces.record.reader import Run
 from pisces.resuming import CLIENTS
 from pisces.server import Served, arrays_of, serve, weights_of

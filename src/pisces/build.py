@@ -52,8 +52,8 @@ from pisces.train.base import Recipe
 from pisces.types import Layout, Plan
 
 if TYPE_CHECKING:
-    from pisces.execute.network.executor import NetworkExecutor
-    from pisces.execute.network.terms import Terms
+    from pisces.execute.network.server.executor import NetworkExecutor
+    from pisces.execute.network.server.terms import Terms
 
 PROTOCOLS: Mapping[str, Callable[..., Policies]] = {
     "pisces": pisces.pisces,
@@ -192,9 +192,9 @@ def network(
     settings: str = "",
 ) -> NetworkExecutor:
     """An executor over the network, for a run in that folder; without `certs` in the clear."""
-    from pisces.execute.network.door import Guarded, Open  # these need packages of their own
-    from pisces.execute.network.executor import NetworkExecutor
-    from pisces.execute.network.roster import FILE, Roster
+    from pisces.execute.network.server.door import Guarded, Open  # these need packages of their own
+    from pisces.execute.network.server.executor import NetworkExecutor
+    from pisces.execute.network.server.roster import FILE, Roster
 
     path = None if folder is None else folder / FILE
     return NetworkExecutor(

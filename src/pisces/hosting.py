@@ -19,12 +19,12 @@ from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
 from pisces.execute.base import Executor
 from pisces.execute.latency import Latency
-from pisces.execute.network.core_log import heard
-from pisces.execute.network.emulate import Emulated
-from pisces.execute.network.executor import NetworkExecutor
-from pisces.execute.network.metrics import Metrics, served
-from pisces.execute.network.stats import Stats
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.server.emulate import Emulated
+from pisces.execute.network.server.executor import NetworkExecutor
+from pisces.execute.network.server.metrics import Metrics, served
+from pisces.execute.network.server.stats import Stats
+from pisces.execute.network.server.terms import Terms
+from pisces.execute.network.trust.core_log import heard
 from pisces.models.flat import state_dict_of
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.lines import Line, Recorder, Tee

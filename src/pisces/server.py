@@ -26,7 +26,7 @@ from pisces import build
 from pisces.clients.checks import Limits
 from pisces.errors import ConfigError
 from pisces.evaluate import Schedule
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.server.terms import Terms
 from pisces.federation import Federation, Yardstick
 from pisces.hosting import BY_WHOM, MADE, Host, Place
 from pisces.models.flat import named_tensors

@@ -16,7 +16,7 @@ import odd_certs
 import pytest
 
 from pisces.cli.certs import _left
-from pisces.execute.network.tls import Identity
+from pisces.execute.network.trust.tls import Identity
 
 Pisces = Callable[..., Any]
 COMMANDS = ("init", "server", "client", "revoke", "list")

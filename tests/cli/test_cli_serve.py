@@ -20,8 +20,8 @@ from rich.console import Console
 
 from pisces.cli.progress import Standing
 from pisces.cli.serve import ServerBoard
-from pisces.execute.network.roster import FILE
-from pisces.execute.network.stats import Stats
+from pisces.execute.network.server.roster import FILE
+from pisces.execute.network.server.stats import Stats
 from pisces.record.reader import Run
 from pisces.resuming import CLIENTS
 from pisces.tables import StopAt

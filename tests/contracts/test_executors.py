@@ -21,8 +21,8 @@ from pisces.execute.fake import FakeExecutor
 from pisces.execute.faulty import FaultyExecutor
 from pisces.execute.journal import Journaled
 from pisces.execute.latency import PerClient
-from pisces.execute.network.emulate import Emulated
-from pisces.execute.network.executor import NetworkExecutor
+from pisces.execute.network.server.emulate import Emulated
+from pisces.execute.network.server.executor import NetworkExecutor
 from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor
 from pisces.record.journal import Journal

@@ -15,7 +15,7 @@ from rich.table import Table
 from pisces.cli.console import Json, print_json, stdout
 
 if TYPE_CHECKING:
-    from pisces.execute.network.certs import Issued
+    from pisces.execute.network.trust.certs import Issued
 
 app = typer.Typer(name="certs", help="Make, list and revoke certificates.", rich_markup_mode="rich")
 SOON = 30  # days
@@ -46,7 +46,7 @@ def init(
 
       pisces certs init
     """
-    from pisces.execute.network.certs import CERTIFICATE, KEY, create
+    from pisces.execute.network.trust.certs import CERTIFICATE, KEY, create
 
     made = create(folder, name, days)
     ends_at = made.certificate.not_valid_after_utc
@@ -77,7 +77,7 @@ def server(
 
       pisces certs server --host fl.example.org --host 192.0.2.7
     """
-    from pisces.execute.network.certs import Authority
+    from pisces.execute.network.trust.certs import Authority
 
     authority = Authority(folder)
     hosts = host or (renew and authority.hosts()) or _hosts()
@@ -103,7 +103,7 @@ def client(
 
       pisces certs client alice bob
     """
-    from pisces.execute.network.certs import Authority
+    from pisces.execute.network.trust.certs import Authority
 
     for path, ends_at in Authority(folder).clients(names, days, renew=renew):
         _say(f"{path}: key and certificate of {path.stem}, until {ends_at:%Y-%m-%d}")
@@ -124,7 +124,7 @@ def revoke(
 
       pisces certs revoke alice
     """
-    from pisces.execute.network.certs import REVOKED, Authority
+    from pisces.execute.network.trust.certs import REVOKED, Authority
 
     number = Authority(folder).revoke(name)
     done = "is revoked" if number else "was revoked before"
@@ -139,7 +139,7 @@ def list_(folder: Folder = CERTS, as_json: Json = False) -> None:
 
       pisces certs list
     """
-    from pisces.execute.network.certs import Authority
+    from pisces.execute.network.trust.certs import Authority
 
     issued = Authority(folder).issued()
     if as_json:
@@ -161,7 +161,7 @@ def _told(folder: Path) -> str:
 
 def _hosts() -> list[str]:
     """Where a server on this machine can be found, as far as can be told."""
-    from pisces.execute.network.signing import is_host
+    from pisces.execute.network.trust.signing import is_host
 
     own = socket.gethostname()
     return ["localhost", "127.0.0.1", "::1", *([own] if is_host(own) else [])]

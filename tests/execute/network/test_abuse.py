@@ -22,8 +22,7 @@ from networks import Network, network
 from rawclient import Good, Raw, said_result
 from runs import task
 
-from pisces.execute.network.certs import Authority, create
-from pisces.execute.network.door import Guarded
+from pisces.execute.network.coding import to_server
 from pisces.execute.network.messages import (
     Acknowledged,
     Beat,
@@ -35,10 +34,11 @@ from pisces.execute.network.messages import (
     Order,
     Result,
     Welcome,
-    to_server,
 )
 from pisces.execute.network.packing import pack, pack_step
-from pisces.execute.network.tls import Identity, channel_credentials
+from pisces.execute.network.server.door import Guarded
+from pisces.execute.network.trust.certs import Authority, create
+from pisces.execute.network.trust.tls import Identity, channel_credentials
 from pisces.types import Arrived, Layout, Left, Report, Slice, Weights
 
 LOOPBACK = "ipv4:127.0.0.1"
@@ -271,7 +271,7 @@ def test_a_result_that_never_comes_to_its_end_counts_as_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Beats do not help who is in the middle of one: only its chunks are signs of life."""
-    monkeypatch.setattr("pisces.execute.network.service.ROUND_S", 0.05)
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
     with network(beat_s=0.1, patience_s=0.1) as net:
         net.begun("honest")
         client = net.raw("slow")
@@ -356,7 +356,7 @@ class Cable:
 
 
 def test_a_cable_that_was_cut_in_the_middle_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pisces.execute.network.service.ROUND_S", 0.05)
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
     large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
     with network(layout=large, beat_s=0.2, patience_s=0.1) as net:
         net.executor._open()
@@ -374,7 +374,7 @@ def test_a_cable_that_was_cut_in_the_middle_of_weights(monkeypatch: pytest.Monke
 
 
 def test_lines_of_one_name_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pisces.execute.network.service.MOST_LINES", 1)
+    monkeypatch.setattr("pisces.execute.network.server.service.MOST_LINES", 1)
     with network() as net:
         [client] = net.begun("a")
         again = net.raw("a")
@@ -444,7 +444,7 @@ def test_garbage_and_stalled_handshakes_disturb_nobody(folder: Path) -> None:
 
 
 def test_who_is_revoked_meanwhile_has_to_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pisces.execute.network.service.ROUND_S", 0.05)
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
     with network(Guarded.of(folder)) as net:
         net.executor._open()
         honest = net.raw(credentials=credentials(folder, "honest"))

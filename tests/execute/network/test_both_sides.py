@@ -14,9 +14,9 @@ from runs import START, task
 
 from pisces import client
 from pisces.client import Update, Work
-from pisces.execute.network import joining
-from pisces.execute.network.certs import create
-from pisces.execute.network.door import Guarded
+from pisces.execute.network.client import joining
+from pisces.execute.network.server.door import Guarded
+from pisces.execute.network.trust.certs import create
 from pisces.types import Arrived, Failed, Joined, Left, Report
 
 MORE = [value + 1 for value in flat(START)]

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from pisces.errors import ConfigError
-from pisces.execute.network import keyfiles
-from pisces.execute.network.certs import Authority, create, is_name
+from pisces.execute.network.trust import keyfiles
+from pisces.execute.network.trust.certs import Authority, create, is_name
 
 
 @pytest.fixture
@@ -409,7 +409,7 @@ def test_killed_at_any_moment_nothing_is_forgotten(
         left -= 1
         write(path, content)
 
-    monkeypatch.setattr("pisces.execute.network.certs.write", dies)
+    monkeypatch.setattr("pisces.execute.network.trust.certs.write", dies)
     for allowed in range(9):
         left = allowed
         with suppress(Killed):
@@ -425,7 +425,7 @@ def test_killed_at_any_moment_nothing_is_forgotten(
 AT_WORK = """
 import sys
 from pathlib import Path
-from pisces.execute.network.certs import Authority
+from pisces.execute.network.trust.certs import Authority
 
 for turn in range(10):
     Authority(Path(sys.argv[1])).clients(["alice"], 10, renew=True)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pisces.execute.network.core_log import Sieve, heard, reason
+from pisces.execute.network.trust.core_log import Sieve, heard, reason
 
 HEAD = "I1116 12:20:11.406786   29532 ssl_transport_security.cc:2563] "
 FAILED = f"{HEAD}Handshake failed with error SSL_ERROR_SSL: error:1000007d:SSL routines:"
@@ -163,7 +163,7 @@ def test_whoever_is_told_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 WRITES = """
 import os, sys
-from pisces.execute.network.core_log import heard
+from pisces.execute.network.trust.core_log import heard
 
 def refused(why):
     os.write(2, b"#" * 200_000)  # more than a pipe holds
@@ -222,7 +222,7 @@ def test_a_child_that_stays_does_not_hold_up_the_end(tmp_path: Path) -> None:
 SCRIPT = """
 import os, sys
 from rich.console import Console
-from pisces.execute.network.core_log import heard
+from pisces.execute.network.trust.core_log import heard
 
 console = Console(stderr=True)
 before = sys.stderr
@@ -260,7 +260,7 @@ def test_a_traceback_is_seen() -> None:
 
 
 def test_without_a_standard_error() -> None:
-    script = "import os\nfrom pisces.execute.network.core_log import heard\nos.close(2)\n"
+    script = "import os\nfrom pisces.execute.network.trust.core_log import heard\nos.close(2)\n"
     script += "with heard(print):\n    print('here')"
     done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=60)
     assert (done.returncode, done.stdout) == (0, b"here\n")

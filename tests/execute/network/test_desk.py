@@ -8,7 +8,6 @@ import pytest
 from desks import FLAT, FakeLine, desk, given, result
 from runs import START
 
-from pisces.execute.network.desk import Landed, RefusedError
 from pisces.execute.network.messages import (
     Acknowledged,
     CalledOff,
@@ -18,7 +17,8 @@ from pisces.execute.network.messages import (
     Pull,
     Welcome,
 )
-from pisces.execute.network.roster import Roster
+from pisces.execute.network.server.desk import Landed, RefusedError
+from pisces.execute.network.server.roster import Roster
 from pisces.types import Failed, Joined, Layout, Left, Slice
 
 JOINED, BYE = Joined(0.0, 0, 10), Left(0.0, 0, "said goodbye")

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from runs import task
 
-from pisces.execute.network.desk import Desk
-from pisces.execute.network.messages import Failure, Hello, Over
-from pisces.execute.network.roster import Roster
+from pisces.execute.network.messages import (
+    Failure,
+    Hello,
+    Over,
+)
+from pisces.execute.network.server.desk import Desk
+from pisces.execute.network.server.roster import Roster
 
 NAMES = "abc"
 LIES = ["enter", "result", "failure", "bye", "leave"]

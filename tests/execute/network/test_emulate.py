@@ -12,7 +12,7 @@ from pisces.errors import ConfigError
 from pisces.execute.base import Capabilities, Handover
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.latency import PerClient
-from pisces.execute.network.emulate import Emulated
+from pisces.execute.network.server.emulate import Emulated
 from pisces.stop import Stop
 from pisces.types import Arrived, Event, Failed, Joined, Left, Task
 

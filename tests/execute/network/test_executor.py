@@ -9,7 +9,6 @@ import pytest
 from networks import Network, flat, network
 from runs import START, task
 
-from pisces.execute.network.desk import Landed
 from pisces.execute.network.messages import (
     Acknowledged,
     Beat,
@@ -18,6 +17,7 @@ from pisces.execute.network.messages import (
     Failure,
     Pull,
 )
+from pisces.execute.network.server.desk import Landed
 from pisces.types import Arrived, Failed, Joined, Left
 
 
@@ -241,7 +241,7 @@ def test_goodbye_is_for_now_and_what_was_sent_before_counts() -> None:
 
 
 def test_who_says_goodbye_and_stays_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pisces.execute.network.session.FAREWELL_S", 0.1)
+    monkeypatch.setattr("pisces.execute.network.server.session.FAREWELL_S", 0.1)
     with network() as net:
         [client] = net.begun("a")
         client.say(Bye(), Bye())
@@ -419,7 +419,7 @@ def test_another_size_is_news() -> None:
 
 
 def test_beats_are_answered_and_silence_is_not_forgiven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pisces.execute.network.service.ROUND_S", 0.05)
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
     with network(beat_s=0.2, patience_s=0.1) as net:
         beating, silent = net.begun("a", "b")
         for _ in range(8):

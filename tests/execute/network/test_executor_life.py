@@ -15,8 +15,6 @@ from runs import START, task
 
 from pisces.errors import ConfigError
 from pisces.execute.base import Handover
-from pisces.execute.network.door import Open
-from pisces.execute.network.executor import NetworkExecutor
 from pisces.execute.network.messages import (
     MOST_TASKS,
     Hello,
@@ -25,6 +23,8 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.packing import pack, pack_step
+from pisces.execute.network.server.door import Open
+from pisces.execute.network.server.executor import NetworkExecutor
 from pisces.types import Arrived, Joined, Layout, Left, Slice, Task, Weights
 
 

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from pisces.errors import RunError
-from pisces.execute.network import holding as module
-from pisces.execute.network.holding import KEPT_S, Held, Holding, default_folder
-from pisces.execute.network.messages import Result
+from pisces.execute.network.client import holding as module
+from pisces.execute.network.client.holding import KEPT_S, Held, Holding, default_folder
+from pisces.execute.network.messages import (
+    Result,
+)
 from pisces.execute.network.packing import pack, pack_step
 from pisces.types import Report
 
@@ -148,7 +150,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     holding = Holding(tmp_path)
     code = (
         "import sys; from pathlib import Path\n"
-        "from pisces.execute.network.holding import Holding\n"
+        "from pisces.execute.network.client.holding import Holding\n"
         "Holding(Path(sys.argv[1]))"
     )
     done = subprocess.run(

@@ -19,8 +19,8 @@ from scripted import LAYOUT, ZEROS, Scripted, Talk, layout_of, serving
 from pisces import client
 from pisces.client import Outcome, Update, Work
 from pisces.errors import ConfigError, RefusedError
-from pisces.execute.network import joining, member
-from pisces.execute.network.entrance import Entrance
+from pisces.execute.network.client import connection, joining
+from pisces.execute.network.client.entrance import Entrance
 from pisces.execute.network.messages import (
     Acknowledged,
     Beat,
@@ -689,7 +689,7 @@ def test_beats_are_sent_while_training_and_a_silent_server_is_left(clients: Clie
 def test_a_server_that_never_says_welcome_is_left(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member, "HANDSHAKE_S", 0.3)
+    monkeypatch.setattr(connection, "HANDSHAKE_S", 0.3)
 
     async def first(talk: Talk) -> None:
         await talk.silence()
@@ -702,7 +702,7 @@ def test_a_server_that_never_says_welcome_is_left(
         clients.join(server).result(WITHIN_S)
 
 
-@pytest.mark.parametrize("code", member.FINAL)
+@pytest.mark.parametrize("code", connection.FINAL)
 @pytest.mark.parametrize("welcome", [False, True])
 def test_refused_for_good(clients: Clients, code: grpc.StatusCode, welcome: bool) -> None:
     async def script(talk: Talk) -> None:
@@ -724,7 +724,7 @@ def test_refused_before_it_has_said_anything(clients: Clients) -> None:
         clients.join(server).result(WITHIN_S)
 
 
-RETRIED = [code for code in grpc.StatusCode if code not in member.FINAL]
+RETRIED = [code for code in grpc.StatusCode if code not in connection.FINAL]
 
 
 @pytest.mark.parametrize("code", [c for c in RETRIED if c is not grpc.StatusCode.OK])
@@ -769,7 +769,7 @@ NONSENSE: dict[str, list[Any]] = {
         Order(1, 0, Plan(), 1, None, _content()),
         Order(2, 0, Plan(), 1, None, _content()),
     ],
-    "too large a message": [bytes(member.MOST_MESSAGE_BYTES + 1)],
+    "too large a message": [bytes(connection.MOST_MESSAGE_BYTES + 1)],
 }
 
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pisces.execute.network
+from pisces.execute.network.coding import from_client, from_server, to_client, to_server
 from pisces.execute.network.messages import (
     ENCODINGS,
     LARGEST,
@@ -35,10 +36,6 @@ from pisces.execute.network.messages import (
     Result,
     Welcome,
     WireError,
-    from_client,
-    from_server,
-    to_client,
-    to_server,
 )
 from pisces.execute.network.wire import ToClient, ToServer
 from pisces.types import Layout, Plan, Report, Slice
@@ -221,6 +218,7 @@ def test_the_descriptor_is_that_of_the_protocol(tmp_path: Path) -> None:
 IN_PYTHON = """
 from google.protobuf.internal import api_implementation
 assert api_implementation.Type() == "python"
+from pisces.execute.network.coding import from_client, from_server, to_client, to_server
 from pisces.execute.network.messages import *
 said = Hello(10, name="a", wished=3, holds=(1, 2))
 assert from_client(to_server(said)) == said

@@ -9,8 +9,8 @@ from urllib.request import urlopen
 import pytest
 
 from pisces.errors import ConfigError
-from pisces.execute.network.metrics import MOST_REASONS, Metrics, served, split
-from pisces.execute.network.stats import Stats
+from pisces.execute.network.server.metrics import MOST_REASONS, Metrics, served, split
+from pisces.execute.network.server.stats import Stats
 from pisces.types import Aggregated, Dropped, Evaluated, Failed, Started
 
 

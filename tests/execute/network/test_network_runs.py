@@ -14,8 +14,6 @@ from runs import START, policies
 
 from pisces import running
 from pisces.execute.base import Executor
-from pisces.execute.network.door import Open
-from pisces.execute.network.executor import NetworkExecutor
 from pisces.execute.network.messages import (
     Acknowledged,
     CalledOff,
@@ -26,8 +24,10 @@ from pisces.execute.network.messages import (
     Over,
     Welcome,
 )
-from pisces.execute.network.roster import FILE, Roster
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.server.door import Open
+from pisces.execute.network.server.executor import NetworkExecutor
+from pisces.execute.network.server.roster import FILE, Roster
+from pisces.execute.network.server.terms import Terms
 from pisces.federation import Federation
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.reader import Run

@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pisces.execute.network.messages import Content, WireError
+from pisces.execute.network.messages import (
+    Content,
+    WireError,
+)
 from pisces.execute.network.packing import (
     CHUNK_BYTES,
     Flat,

@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from pisces.errors import ConfigError
-from pisces.execute.network import rates
-from pisces.execute.network.rates import Bucket, Buckets, Once
-from pisces.execute.network.stats import MOST_KINDS, Stats
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.server import rates
+from pisces.execute.network.server.rates import Bucket, Buckets, Once
+from pisces.execute.network.server.stats import MOST_KINDS, Stats
+from pisces.execute.network.server.terms import Terms
 
 
 class Clock:

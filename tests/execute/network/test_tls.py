@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from odd_certs import SERVER, Odd
 
 from pisces.errors import ConfigError
-from pisces.execute.network import signing
-from pisces.execute.network.certs import Authority, create, is_name
-from pisces.execute.network.core_log import heard
-from pisces.execute.network.tls import (
+from pisces.execute.network.trust import signing
+from pisces.execute.network.trust.certs import Authority, create, is_name
+from pisces.execute.network.trust.core_log import heard
+from pisces.execute.network.trust.tls import (
     Identity,
     Peer,
     Revoked,

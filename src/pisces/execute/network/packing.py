@@ -16,7 +16,11 @@ from numpy.typing import NDArray
 
 from pisces.errors import MissingPackageError
 from pisces.execute.network.extra import needed
-from pisces.execute.network.messages import Content, Encoding, WireError
+from pisces.execute.network.messages import (
+    Content,
+    Encoding,
+    WireError,
+)
 
 Flat: TypeAlias = NDArray[Any]  # of float32 or float64
 CHUNK_BYTES = 1 << 20

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pisces.errors import ConfigError
-from pisces.execute.network import signing
-from pisces.execute.network.certs import is_name
 from pisces.execute.network.extra import needed
-from pisces.execute.network.keyfiles import (
+from pisces.execute.network.trust import signing
+from pisces.execute.network.trust.certs import is_name
+from pisces.execute.network.trust.keyfiles import (
     MISFITS,
     certificates_in,
     common_name,

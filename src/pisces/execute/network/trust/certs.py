@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from pisces.errors import ConfigError
 from pisces.execute.network.extra import needed
-from pisces.execute.network.keyfiles import (
+from pisces.execute.network.trust.keyfiles import (
     certificates_in,
     common_name,
     is_for,
@@ -37,7 +37,7 @@ with needed():
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    from pisces.execute.network import signing
+    from pisces.execute.network.trust import signing
 
 CERTIFICATE, KEY, SERVER, REVOKED = "ca.pem", "ca.key", "server.pem", "revoked.pem"
 CLIENTS, ISSUED = "clients", "issued"

@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-from pisces.execute.network.desk import Desk, Given, Member
-from pisces.execute.network.endings import DEAF, GONE, Ending
+from pisces.execute.network.coding import to_client
 from pisces.execute.network.messages import (
     MOST_TASKS,
     Beat,
@@ -23,11 +22,12 @@ from pisces.execute.network.messages import (
     Order,
     Result,
     WireError,
-    to_client,
 )
 from pisces.execute.network.packing import Flat, Intake, check_chunk
-from pisces.execute.network.rates import Bucket
-from pisces.execute.network.shelf import LARGE_BYTES, Shelf, flat_of
+from pisces.execute.network.server.desk import Desk, Given, Member
+from pisces.execute.network.server.endings import DEAF, GONE, Ending
+from pisces.execute.network.server.rates import Bucket
+from pisces.execute.network.server.shelf import LARGE_BYTES, Shelf, flat_of
 from pisces.types import Task
 
 MOST_UNSAID = 1000  # messages that may wait for a client that does not read

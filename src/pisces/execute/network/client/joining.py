@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pisces.errors import PiscesError, RefusedError, Terminated
-from pisces.execute.network.bench import Bench, Watcher
-from pisces.execute.network.holding import Holding
-from pisces.execute.network.member import Dial, Ended, Member
-from pisces.execute.network.messages import Hello, Welcome
-from pisces.execute.network.work import CalledOff, Job, Trainee
+from pisces.execute.network.client.bench import Bench, Watcher
+from pisces.execute.network.client.connection import Connection, Dial, Ended
+from pisces.execute.network.client.holding import Holding
+from pisces.execute.network.client.work import CalledOff, Job, Trainee
+from pisces.execute.network.messages import (
+    Hello,
+    Welcome,
+)
 
 log = logging.getLogger("pisces")
 
@@ -109,7 +112,7 @@ class Network:
 
     async def _connection(self, leaving: asyncio.Event) -> Ended:
         self._bench.tell(state="connecting")
-        member = Member(self._dial, self._bench.hello(), self._bench, self._bench.find)
+        member = Connection(self._dial, self._bench.hello(), self._bench, self._bench.find)
         self._bench.connected(member)
         goodbye = asyncio.create_task(self._take_leave(member, leaving))
         try:
@@ -118,7 +121,7 @@ class Network:
             goodbye.cancel()
             self._bench.connected(None)
 
-    async def _take_leave(self, member: Member, leaving: asyncio.Event) -> None:
+    async def _take_leave(self, member: Connection, leaving: asyncio.Event) -> None:
         await leaving.wait()
         if not member.is_welcome:
             member.hang_up("this client left")

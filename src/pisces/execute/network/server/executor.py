@@ -20,13 +20,15 @@ import torch
 
 from pisces.clients.checks import Limits, update_bytes
 from pisces.execute.base import Capabilities, Executor, Handover
-from pisces.execute.network.desk import Desk, Given, Landed
-from pisces.execute.network.door import Door
-from pisces.execute.network.messages import Over
-from pisces.execute.network.roster import Roster
-from pisces.execute.network.service import Service, clock
-from pisces.execute.network.stats import Stats
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.messages import (
+    Over,
+)
+from pisces.execute.network.server.desk import Desk, Given, Landed
+from pisces.execute.network.server.door import Door
+from pisces.execute.network.server.roster import Roster
+from pisces.execute.network.server.service import Service, clock
+from pisces.execute.network.server.stats import Stats
+from pisces.execute.network.server.terms import Terms
 from pisces.types import Arrived, Event, Failed, Joined, Layout, Left, Task, Weights
 
 LATE_S = 1.0  # further behind than this, the loop does not catch up instant by instant

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Literal, TypeAlias
 
-from pisces.execute.network.holding import Held, Holding
-from pisces.execute.network.member import Ears, Member
+from pisces.execute.network.client.connection import Connection, Ears
+from pisces.execute.network.client.holding import Held, Holding
+from pisces.execute.network.client.work import Job, Trained, Work
 from pisces.execute.network.messages import (
     Acknowledged,
     CalledOff,
@@ -26,7 +27,6 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.packing import Flat, can_decompress, pack, pack_step
-from pisces.execute.network.work import Job, Trained, Work
 
 log = logging.getLogger("pisces")
 
@@ -61,7 +61,7 @@ class Bench(Ears):
         self._about, self._holding, self._on = about, holding, on
         self._run = holding.latest_run()
         self._welcome: Welcome | None = None
-        self._member: Member | None = None
+        self._member: Connection | None = None
         self._jobs: dict[int, Job] = {}
         self._at: int | None = None  # the task being trained
         self._spoken: set[int] = set()  # tasks whose end was told over this connection
@@ -145,7 +145,7 @@ class Bench(Ears):
         return is_new
 
     @property
-    def _out(self) -> Member:
+    def _out(self) -> Connection:
         assert self._member is not None
         return self._member
 
@@ -177,7 +177,7 @@ class Bench(Ears):
             zstd=can_decompress(),
         )
 
-    def connected(self, member: Member | None) -> None:
+    def connected(self, member: Connection | None) -> None:
         """From now on this is whom to talk through; None: nobody."""
         self._member = member
         self.unheard.clear()

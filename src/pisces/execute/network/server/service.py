@@ -17,9 +17,17 @@ from typing import Any
 from urllib.parse import unquote
 
 from pisces.errors import ConfigError
-from pisces.execute.network.desk import Desk, RefusedError
-from pisces.execute.network.door import Door
-from pisces.execute.network.endings import (
+from pisces.execute.network.coding import from_client
+from pisces.execute.network.extra import needed
+from pisces.execute.network.messages import (
+    FromClient,
+    Hello,
+    WireError,
+)
+from pisces.execute.network.packing import MOST_MESSAGE_BYTES
+from pisces.execute.network.server.desk import Desk, RefusedError
+from pisces.execute.network.server.door import Door
+from pisces.execute.network.server.endings import (
     FULL,
     GONE,
     LATE,
@@ -29,14 +37,11 @@ from pisces.execute.network.endings import (
     Caller,
     Ending,
 )
-from pisces.execute.network.extra import needed
-from pisces.execute.network.messages import FromClient, Hello, WireError, from_client
-from pisces.execute.network.packing import MOST_MESSAGE_BYTES
-from pisces.execute.network.rates import Buckets, Once
-from pisces.execute.network.session import Session
-from pisces.execute.network.shelf import Shelf
-from pisces.execute.network.stats import Stats
-from pisces.execute.network.tls import Peer
+from pisces.execute.network.server.rates import Buckets, Once
+from pisces.execute.network.server.session import Session
+from pisces.execute.network.server.shelf import Shelf
+from pisces.execute.network.server.stats import Stats
+from pisces.execute.network.trust.tls import Peer
 from pisces.execute.network.wire import TALK
 
 with needed():

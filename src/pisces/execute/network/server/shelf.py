@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-from pisces.execute.network.messages import Chunk, Content, Encoding, to_client
+from pisces.execute.network.coding import to_client
+from pisces.execute.network.messages import (
+    Chunk,
+    Content,
+    Encoding,
+)
 from pisces.execute.network.packing import Flat, pack, parts
 from pisces.types import Layout, Task
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pisces.errors import ConfigError
 from pisces.execute.network.extra import needed
-from pisces.execute.network.stats import Stats
+from pisces.execute.network.server.stats import Stats
 from pisces.record.lines import Line, Recorder, line
 from pisces.record.summary import metrics_of
 from pisces.types import Entry

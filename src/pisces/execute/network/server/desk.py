@@ -28,8 +28,8 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.packing import Flat
-from pisces.execute.network.roster import NumberError, Roster
-from pisces.execute.network.terms import Terms
+from pisces.execute.network.server.roster import NumberError, Roster
+from pisces.execute.network.server.terms import Terms
 from pisces.types import Event, Failed, Joined, Layout, Left, Report, Task
 
 AT = 0.0  # the loop's thread says when

@@ -12,7 +12,7 @@ from typing import cast
 
 from pisces.errors import ConfigError
 from pisces.execute.network.extra import needed
-from pisces.execute.network.keyfiles import MISFITS
+from pisces.execute.network.trust.keyfiles import MISFITS
 
 with needed():
     from cryptography import x509

@@ -14,7 +14,9 @@ import threading
 from pathlib import Path
 
 from pisces.errors import RunError
-from pisces.execute.network.messages import MOST_TEXT
+from pisces.execute.network.messages import (
+    MOST_TEXT,
+)
 
 FILE = "clients.jsonl"
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pisces.errors import ConfigError
-from pisces.execute.network.desk import RefusedError
-from pisces.execute.network.messages import Hello
-from pisces.execute.network.tls import (
+from pisces.execute.network.messages import (
+    Hello,
+)
+from pisces.execute.network.server.desk import RefusedError
+from pisces.execute.network.trust.tls import (
     Identity,
     Peer,
     Revoked,

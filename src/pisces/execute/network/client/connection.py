@@ -14,8 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
+from pisces.execute.network.client.holding import Held
+from pisces.execute.network.coding import from_server, to_server
 from pisces.execute.network.extra import needed
-from pisces.execute.network.holding import Held
 from pisces.execute.network.messages import (
     Acknowledged,
     Beat,
@@ -32,8 +33,6 @@ from pisces.execute.network.messages import (
     Pull,
     Welcome,
     WireError,
-    from_server,
-    to_server,
 )
 from pisces.execute.network.packing import MOST_MESSAGE_BYTES, Flat, Intake, parts
 from pisces.execute.network.wire import TALK
@@ -107,7 +106,7 @@ def encoding_of(layout: Layout) -> Encoding:
     return "float64" if any(s.dtype == "float64" for s in layout.slices) else "float32"
 
 
-class Member:
+class Connection:
     """One connection, from Hello to its end."""
 
     def __init__(

@@ -1,0 +1,1 @@
+"""The side that has the model: an executor whose clients connect to it."""

@@ -1,0 +1,1 @@
+"""Who is who: certificates, their authority, and TLS."""
