@@ -132,6 +132,12 @@ SECOND_WORDS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
         lambda o: [*said_result(o.task, *pack(np.zeros(4, np.float32)))] * 2,
         "which it was not given",
     ),
+    "at once, too short": (lambda o: [result(o, data=bytes(15))], "15 bytes where 16"),
+    "at once, too long": (lambda o: [result(o, data=bytes(17))], "17 bytes where 16"),
+    "at once, and again": (
+        lambda o: [result(o, data=bytes(16)), Chunk(bytes(16))],
+        "weights that were not announced",
+    ),
     "a flood": (lambda _: [Beat()] * 700, "too many messages"),
 }
 
@@ -371,6 +377,19 @@ def test_a_cable_that_was_cut_in_the_middle_of_weights(monkeypatch: pytest.Monke
         assert net.heard() == [Left(net.executor.now, 0, "did not come back", 0)]
         net.becomes(lambda: net.executor._service._num_talking == 0)
         cable.is_whole.set()
+
+
+def test_a_part_of_the_weights_is_not_taken_for_all_of_them() -> None:
+    large = Layout((Slice("w", (300_000,), "float32", "parameter", 0, 300_000),))
+    with network(layout=large) as net:
+        [client] = net.begun("a")
+        weights = Weights(torch.zeros(large.size), large)
+        net.executor.submit(replace(task(0, 0), weights=weights))
+        net.executor.send()
+        content = {"num_bytes": 1_200_000, "data": bytes(1 << 20)}
+        client.say(result(client.order(), **content))
+        assert client.ended().details == "1048576 bytes where 1200000 were announced"
+        net.nothing_heard()
 
 
 def test_lines_of_one_name_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
