@@ -118,6 +118,7 @@ def command(folder: Path, args: list[str], inside: str) -> None:
     if inside:
         enter(inside)
     os.chdir(folder)
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")  # what is held is held here
     sys.argv = ["pisces", *args]
     main()
 
