@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runs import NUM_EXAMPLES, START, measure, outcome, policies
+from runs import NUM_EXAMPLES, START, measure, of_kind, outcome, policies
 
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
@@ -269,3 +269,16 @@ def fates(lines: Sequence[Line]) -> dict[int, list[str]]:
             if line["kind"] in ("aggregated", "dropped") and task is not None:
                 found.setdefault(task, []).append(line["kind"])
     return found
+
+
+def in_time(lines: list[Line]) -> list[Line]:
+    """With every result of an evaluation where the version was looked at, not where it came in."""
+    evaluated = {line["version"]: line for line in of_kind(lines, "evaluated")}
+    assert len(evaluated) == len(of_kind(lines, "evaluated"))
+    ordered = [evaluated[0]]
+    for line in lines:
+        if line["kind"] != "evaluated":
+            ordered.append(line)
+        if line["kind"] == "aggregated":
+            ordered.append(evaluated[line["version"]])
+    return ordered

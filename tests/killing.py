@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import shutil
@@ -13,6 +12,8 @@ from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+
+from forking import forking
 
 PATIENCE_S = 120.0  # a machine may be busy
 TOO_LATE = "after its end"
@@ -71,10 +72,7 @@ class Killer:
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(
-            ["pisces.resuming", "pisces.cli.main", "sklearn.datasets"]
-        )
+        self._context = forking()
         (self.folder / "config.toml").write_text(CONFIG)
         self._whole_s: dict[str, float] = {}
 

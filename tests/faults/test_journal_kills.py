@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import sys
@@ -15,7 +14,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from journals import fates
+from forking import forking
+from journals import fates, in_time
 from runs import assert_lawful, of_kind
 from safetensors.torch import load_file
 from serving import CONCURRENCY, NUM_CLIENTS, Member, recomputed, serve
@@ -33,8 +33,7 @@ class Hunt:
 
     def __init__(self, folder: Path, num_versions: int) -> None:
         self.folder, self.num_kills = folder, 0
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["pisces.resuming", "pisces.cli.main", "serving"])
+        self._context = forking()
         self._rng = random.Random(SEED)
         self._args = (folder, str(folder / "socket"), num_versions)
         self.members = [
@@ -84,19 +83,6 @@ class Hunt:
     def lines(self) -> list[Line]:
         text = (self.folder / "run" / "events.jsonl").read_text()
         return [json.loads(line) for line in text.splitlines()]
-
-
-def in_time(lines: list[Line]) -> list[Line]:
-    """With every result of an evaluation where the version was looked at, not where it came in."""
-    evaluated = {line["version"]: line for line in of_kind(lines, "evaluated")}
-    assert len(evaluated) == len(of_kind(lines, "evaluated"))
-    ordered = [evaluated[0]]
-    for line in lines:
-        if line["kind"] != "evaluated":
-            ordered.append(line)
-        if line["kind"] == "aggregated":
-            ordered.append(evaluated[line["version"]])
-    return ordered
 
 
 def hunt(folder: Path, num_kills: int, num_versions: int) -> Hunt:
