@@ -23,8 +23,8 @@ from safetensors.torch import load_file
 
 from pisces import client
 from pisces.errors import Terminated
-from pisces.execute.network import bench, joining
-from pisces.execute.network.certs import create
+from pisces.execute.network.client import bench, joining
+from pisces.execute.network.trust.certs import create
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.lines import Line
 from pisces.seeds import derive
@@ -97,7 +97,7 @@ def start_of(run: Run) -> dict[str, NDArray[np.float32]]:
 
 def be_server(run: Run) -> None:
     """In a process: begin the run, or go on with it."""
-    from pisces.execute.network.terms import Terms
+    from pisces.execute.network.server.terms import Terms
 
     torch.set_num_threads(1)
     if run.inside:

@@ -16,7 +16,7 @@ from rawclient import HungUpError, Raw, said_result
 
 from pisces.execute.network.messages import Beat, Chunk, Content, Hello, Welcome
 from pisces.execute.network.packing import pack
-from pisces.execute.network.tls import Identity, channel_credentials
+from pisces.execute.network.trust.tls import Identity, channel_credentials
 
 PAUSE_S = 0.3
 SECOND_S = 2.0

@@ -14,7 +14,7 @@ from federation_commands import Scene
 from forking import becomes
 from odd_certs import SERVER, Odd, leaf
 
-from pisces.execute.network.certs import Authority
+from pisces.execute.network.trust.certs import Authority
 
 SAYS_MORE = tuple(map(int, grpc.__version__.split(".")[:2])) >= (1, 69)
 
