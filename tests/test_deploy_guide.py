@@ -132,6 +132,10 @@ def test_the_image_is_that_of_the_guide() -> None:
     assert f"(`pisces`, number {user})" in section("Containers")
     (workdir,) = told("WORKDIR")[-1:]
     assert f":{workdir}" in section("Containers")
+    # A volume is its user's only if the folder it is mounted on is.
+    (held,) = re.findall(r"--volume pisces-held:(\S+)", section("Containers"))
+    (owned,) = re.findall(r"install -d -o pisces (.*?)(?: &&|$)", " ".join(told("RUN")))
+    assert {held, workdir} <= set(owned.split())
     minor = int(told("FROM")[-1].partition("python:3.")[2].partition("-")[0])
     assert minor >= int(project["requires-python"].removeprefix(">=3."))
 
