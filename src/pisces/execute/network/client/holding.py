@@ -136,9 +136,6 @@ class Holding:
                 if path.stat().st_mtime < old:
                     path.unlink()
 
-    def __len__(self) -> int:
-        return len(self._files())
-
     def close(self) -> None:
         """Let others have the folder."""
         self._lock.close()
