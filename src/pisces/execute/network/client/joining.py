@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pisces.errors import PiscesError, RefusedError, Terminated
-from pisces.execute.network.client.bench import Bench, Watcher
+from pisces.execute.network.client.bench import Bench
 from pisces.execute.network.client.connection import Connection, Dial, Ended
 from pisces.execute.network.client.holding import Holding
+from pisces.execute.network.client.progress import Watcher
 from pisces.execute.network.client.work import CalledOff, Job, Trainee
 from pisces.execute.network.messages import (
     Hello,
