@@ -108,6 +108,7 @@ def begin(said: Path, function: Callable[..., None], args: tuple[Any, ...]) -> N
     file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)
     os.dup2(file, 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
     function(*args)
 
 

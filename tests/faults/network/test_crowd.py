@@ -135,7 +135,7 @@ def crowd(processes: Processes, certs: Path, num_versions: int, hostile: dict[in
 
 
 def test_twenty_clients_of_all_sorts(processes: Processes, certs: Path) -> None:
-    crowd(processes, certs, 25, HOSTILE)
+    crowd(processes, certs, 20, HOSTILE)
 
 
 @pytest.mark.long
