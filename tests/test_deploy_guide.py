@@ -57,7 +57,8 @@ def test_two_terminals(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         for line in first[:-1]:
             assert (ran := begin(processes, line)).ended() == 0, ran.said
-        server = begin(processes, first[-1])
+        # Shorter than the guide's minute, and otherwise literally.
+        server = begin(processes, f"{first[-1]} --set stop.time_s=3")
         server.says("listening on")
         clients = [begin(processes, line) for line in second]
         assert server.ended() == 0, server.said
@@ -65,7 +66,9 @@ def test_two_terminals(tmp_path: Path) -> None:
             assert client.ended() == 0, client.said
             assert "the run is over" in client.said
     folder = tmp_path / "runs" / "first"
-    assert Run.open(folder).summary["versions"] == tomllib.loads(config())["stop"]["versions"]
+    summary = Run.open(folder).summary
+    assert (summary["reason"], tomllib.loads(config())["stop"]) == ("time", {"time_s": 60.0})
+    assert summary["versions"] > 0
     names = (folder / "clients.jsonl").read_text()
     assert all(f'"{name}"' in names for name in ("ann", "ben", "cleo", "dan"))
 
