@@ -131,10 +131,10 @@ def test_the_image_is_that_of_the_guide() -> None:
     assert f"({PORT} by convention" in GUIDE
     assert f"--publish {PORT}:{PORT}" in section("Containers")
     (user,) = told("USER")
-    assert f"--uid {user} pisces" in DOCKERFILE
-    assert f"(`pisces`, number {user})" in section("Containers")
+    assert f"--uid {user} pisces" in DOCKERFILE  # whose who runs it is not, but by --user
+    assert "--user $(id -u):$(id -g) --env HOME=" in section("Containers")
     (workdir,) = told("WORKDIR")[-1:]
-    assert f":{workdir}" in section("Containers")
+    assert f"--volume $PWD:{workdir}" in section("Containers")
     minor = int(told("FROM")[-1].partition("python:3.")[2].partition("-")[0])
     assert minor >= int(project["requires-python"].removeprefix(">=3."))
 

@@ -181,8 +181,8 @@ def is_loopback(host: str) -> bool:
 class Revoked:
     """The serial numbers of a revocation list, as the file is now.
 
-    A file that is damaged at first is an error. Later on, one that is damaged or lost changes
-    nothing: those who are known to be revoked stay so.
+    A file that is damaged at first is an error. Later on, one that is damaged, lost or older
+    changes nothing: those who are known to be revoked stay so.
     """
 
     def __init__(self, path: Path, authority: bytes) -> None:
@@ -201,7 +201,7 @@ class Revoked:
 
     def _look_again(self) -> None:
         try:
-            self._serials = self._read()
+            self._serials |= self._read()
         except ConfigError as error:
             log.warning("%s; until then, those stay revoked that were", error)
 
