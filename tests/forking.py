@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,18 @@ class Processes:
         """`pisces ARGS` in a folder; `inside` a network namespace."""
         told = [str(arg) for arg in args]
         return self.start(told[0], command, within or self.folder, told, inside)
+
+
+def go_home(clients: Sequence[Process], within_s: float = 5.0) -> None:
+    """The run is over: who heard it ends by itself, who just then looked for the server does not."""
+    until = time.monotonic() + within_s
+    while any(client.code is None for client in clients) and time.monotonic() < until:
+        time.sleep(0.01)
+    for client in clients:
+        client.signal(signal.SIGTERM)
+    codes = [client.ended() for client in clients]
+    assert 0 in codes
+    assert {*codes} <= {0, 143}, codes
 
 
 def begin(said: Path, function: Callable[..., None], args: tuple[Any, ...]) -> None:
