@@ -138,7 +138,6 @@ SECOND_WORDS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
         lambda o: [result(o, data=bytes(16)), Chunk(bytes(16))],
         "weights that were not announced",
     ),
-    "a flood": (lambda _: [Beat()] * 700, "too many messages"),
 }
 
 
@@ -158,6 +157,34 @@ def test_words_nobody_says(net: Network, kind: str, caplog: pytest.LogCaptureFix
         assert why in ended.details
         net.becomes(lambda: net.stats.refused["malformed"] == before + 1)
         assert caplog.messages == [f"hung up on {client.name} ({LOOPBACK}): {ended.details}"]
+
+
+def test_a_flood_is_told_to_come_back_later(net: Network) -> None:
+    [client] = net.joined(next(NAMES))
+    client.say(*[Beat()] * 700)
+    ended = client.ended()
+    assert (ended.code.name, ended.details) == ("RESOURCE_EXHAUSTED", "it says too much at once")
+    net.becomes(lambda: net.stats.refused["says too much"] == 1)
+
+
+def test_word_of_tasks_that_were_given_is_never_too_much() -> None:
+    with network(messages_per_s=1.0) as net:  # 100 at once
+        [client] = net.begun("quick")
+        for number in range(150):
+            net.executor.submit(task(number, 0))
+            net.executor.send()
+            order = client.order()
+            client.say(*(client.result(order) if number % 2 else [Failure(number, "no luck")]))
+            net.heard()
+
+
+def test_word_of_one_task_over_and_over_is_too_much() -> None:
+    with network(messages_per_s=1.0) as net:
+        [client] = net.begun("a")
+        net.executor.submit(task(0, 0))
+        net.executor.send()
+        client.say(*[Failure(client.order().task, "no luck")] * 150)
+        assert client.ended().code.name == "RESOURCE_EXHAUSTED"
 
 
 FIRST_WORDS: dict[str, tuple[Any, str, str]] = {

@@ -25,7 +25,7 @@ from pisces.execute.network.messages import (
 )
 from pisces.execute.network.packing import Flat, Intake, check_chunk
 from pisces.execute.network.server.desk import Desk, Given, Member
-from pisces.execute.network.server.endings import DEAF, GONE, Ending
+from pisces.execute.network.server.endings import DEAF, FLOOD, GONE, Ending
 from pisces.execute.network.server.rates import Bucket
 from pisces.execute.network.server.shelf import LARGE_BYTES, Shelf, flat_of
 from pisces.types import Task
@@ -132,8 +132,9 @@ class Session:
         if isinstance(said, Chunk):
             await self._add(said.data)
             return
-        if not self._rate.take():
-            raise WireError("too many messages")
+        if not (self._is_due(said) or self._rate.take()):
+            self.end(FLOOD)
+            return
         if self._incoming is None:
             self.heard_at = self._clock()
         member = self._who
@@ -152,6 +153,10 @@ class Session:
                 self._desk.later(FAREWELL_S, partial(self.end, GONE))
             case Hello():
                 raise WireError("a second Hello")
+
+    def _is_due(self, said: FromClient) -> bool:
+        """Is it the one word of a task that was given? How often that comes is not up to it."""
+        return isinstance(said, Result | Failure) and self._told.get(said.task, False)
 
     @property
     def _who(self) -> Member:
