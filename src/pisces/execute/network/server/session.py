@@ -14,7 +14,6 @@ from pisces.execute.network.messages import (
     Bye,
     Chunk,
     Content,
-    Encoding,
     Failure,
     FromClient,
     FromServer,
@@ -108,7 +107,7 @@ class Session:
     async def _ordered(self, given: Given) -> AsyncIterator[bytes]:
         task = given.task
         if self._desk.given.get(task.id) is not given:  # it was called off meanwhile
-            self._desk.fail(self._who, Failure(task.id, "it was never sent"))
+            self._desk.never_sent(self._who, task.id)
             return
         if self._has == task.version:
             yield to_client(self._order(given))
@@ -173,13 +172,17 @@ class Session:
         if self._incoming is not None:
             raise WireError("a result in the middle of another")
         self._incoming, self._left = result, result.content.num_bytes
-        wanted: Encoding = self._shelf.encoding
-        intake = Intake(result.content, self._desk.layout.size, wanted=wanted)
-        task = self._desk.wants(self._who, result.task)
-        self._intake = None if task is None else intake
+        self._intake = self._intake_of(result)
         if result.content.data:
             self._left = 0
             await self._finish()
+
+    def _intake_of(self, result: Result) -> Intake | None:
+        intake = Intake(result.content, self._desk.layout.size, wanted=self._shelf.encoding)
+        if self._desk.wants(self._who, result.task) is not None:
+            return intake
+        self._desk.decline(self._who, result.task)
+        return None
 
     async def _add(self, data: bytes) -> None:
         if self._incoming is None:
@@ -200,9 +203,11 @@ class Session:
         if intake is None:
             return
         task = self._desk.wants(self._who, result.task)
-        if task is not None:
-            flat = await self._weights(intake, task)
-            self._desk.arrive(self._who, result, flat)
+        if task is None:
+            self._desk.decline(self._who, result.task)
+            return
+        flat = await self._weights(intake, task)
+        self._desk.arrive(self._who, result, flat)
 
     async def _weights(self, intake: Intake, task: Task) -> Flat:
         began = flat_of(task) if self._desk.terms.encoding == "float16" else None
