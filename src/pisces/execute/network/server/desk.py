@@ -213,6 +213,11 @@ class Desk:
         if self.unsafe.get(task) != member.number and member.line is not None:
             member.line.say(Acknowledged(task))
 
+    def reject(self, member: Member, task: int, why: str) -> None:
+        """A result of it cannot be used: the task failed, and its client is to forget it."""
+        self.fail(member, Failure(task, f"its result cannot be used: {why}"))
+        self.decline(member, task)
+
     def never_sent(self, member: Member, task: int) -> None:
         """It was called off before its client could hear of it."""
         self._heard(member, task)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
+from pisces.errors import MissingPackageError
 from pisces.execute.network.coding import to_client
 from pisces.execute.network.messages import (
     MOST_TASKS,
@@ -22,7 +23,7 @@ from pisces.execute.network.messages import (
     Result,
     WireError,
 )
-from pisces.execute.network.packing import Flat, Intake, check_chunk
+from pisces.execute.network.packing import Flat, Intake, check_chunk, check_length
 from pisces.execute.network.server.desk import Desk, Given, Member
 from pisces.execute.network.server.endings import DEAF, FLOOD, GONE, Ending
 from pisces.execute.network.server.rates import Bucket
@@ -171,18 +172,23 @@ class Session:
         self._check_told(result.task, is_open=self._told.get(result.task, False))
         if self._incoming is not None:
             raise WireError("a result in the middle of another")
-        self._incoming, self._left = result, result.content.num_bytes
+        check_length(result.content.num_bytes, self._desk.layout.size)
+        self._incoming = result
+        self._left = result.content.num_bytes - len(result.content.data)
         self._intake = self._intake_of(result)
-        if result.content.data:
-            self._left = 0
+        if self._left == 0:
             await self._finish()
 
     def _intake_of(self, result: Result) -> Intake | None:
-        intake = Intake(result.content, self._desk.layout.size, wanted=self._shelf.encoding)
-        if self._desk.wants(self._who, result.task) is not None:
-            return intake
-        self._desk.decline(self._who, result.task)
-        return None
+        """Where to put it; None: what follows is passed over."""
+        if self._desk.wants(self._who, result.task) is None:
+            self._desk.decline(self._who, result.task)
+            return None
+        try:
+            return Intake(result.content, self._desk.layout.size, wanted=self._shelf.encoding)
+        except WireError as error:
+            self._desk.reject(self._who, result.task, str(error))
+            return None
 
     async def _add(self, data: bytes) -> None:
         if self._incoming is None:
@@ -206,11 +212,16 @@ class Session:
         if task is None:
             self._desk.decline(self._who, result.task)
             return
-        flat = await self._weights(intake, task)
+        try:
+            flat = await self._weights(intake, task)
+        except (WireError, MissingPackageError) as error:
+            self._desk.reject(self._who, result.task, str(error))
+            return
         self._desk.arrive(self._who, result, flat)
 
     async def _weights(self, intake: Intake, task: Task) -> Flat:
-        began = flat_of(task) if self._desk.terms.encoding == "float16" else None
+        # Not as the terms say: an earlier server of this run may have asked for something else.
+        began = flat_of(task) if intake.is_rounded else None
         if self._desk.layout.size * 8 <= LARGE_BYTES:
             return intake.weights(began)
         return await asyncio.get_running_loop().run_in_executor(None, intake.weights, began)
