@@ -103,6 +103,18 @@ def test_word_of_others_tasks_counts_for_nothing() -> None:
     assert line.take() == [Acknowledged(5)]
 
 
+def test_to_ask_changes_nothing() -> None:
+    at, told, _ = desk()
+    member, line = entered(at)
+    at.give(given(5, 0))
+    at.expire(5, 0, 1)
+    line.said.clear()
+    assert at.wants(member, 5) is None
+    assert (told, line.said) == ([JOINED], [])
+    at.decline(member, 5)
+    assert (told, line.said) == ([JOINED, JOINED], [Acknowledged(5)])
+
+
 def test_failures_say_why() -> None:
     at, told, _ = desk()
     member, _ = entered(at)

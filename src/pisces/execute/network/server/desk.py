@@ -204,17 +204,28 @@ class Desk:
             self._vanish(member, "said goodbye")
 
     def wants(self, member: Member, task: int) -> Task | None:
-        """The task, if a result of it is wanted; if not, its client may forget it."""
-        if self._runs(task, member):
-            return self.given[task].task
+        """The task, if a result of it is wanted."""
+        return self.given[task].task if self._runs(task, member) else None
+
+    def decline(self, member: Member, task: int) -> None:
+        """A result of it is not wanted; its client may forget it, unless it is on its way."""
         self._heard(member, task)
         if self.unsafe.get(task) != member.number and member.line is not None:
             member.line.say(Acknowledged(task))
-        return None
+
+    def reject(self, member: Member, task: int, why: str) -> None:
+        """A result of it cannot be used: the task failed, and its client is to forget it."""
+        self.fail(member, Failure(task, f"its result cannot be used: {why}"))
+        self.decline(member, task)
+
+    def never_sent(self, member: Member, task: int) -> None:
+        """It was called off before its client could hear of it."""
+        self._heard(member, task)
 
     def arrive(self, member: Member, result: Result, flat: Flat) -> None:
         """A whole result; a second one of the same task is not wanted."""
         if self.wants(member, result.task) is None:
+            self.decline(member, result.task)
             return
         self._take_back(result.task)
         self.unsafe[result.task] = member.number
