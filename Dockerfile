@@ -14,7 +14,7 @@ COPY --from=wheel /wheels /wheels
 RUN pip install --no-cache-dir $PIP_ARGUMENTS --requirement /wheels/requirements.txt \
     && rm -r /wheels \
     && useradd --create-home --uid 10001 pisces \
-    && install -d -o pisces /work
+    && install -d -o pisces /work /home/pisces/.cache
 # By its number, which is known outside, too.
 USER 10001
 WORKDIR /work

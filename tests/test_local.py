@@ -22,6 +22,7 @@ from pisces.execute.network.messages import (
     Pull,
     Welcome,
 )
+from pisces.hosting import settings_of
 from pisces.models.flat import flatten
 from pisces.train.sequential import SequentialTrainer
 from pisces.types import Layout, Plan, Task
@@ -46,20 +47,6 @@ clip_norm = 2.0
 [stop]
 versions = 2
 """
-
-
-def settings_of(made: config.Config, data: FederatedData) -> str:
-    train = made.train.model_dump()
-    keys = ("optimizer", "momentum", "weight_decay", "clip_norm")
-    return json.dumps(
-        {
-            "model": made.model.model_dump(exclude={"weights"}),
-            "train": {key: train[key] for key in keys},
-            "input_shape": list(data.inputs.shape[1:]),
-            "num_classes": data.num_classes,
-            "objective": data.objective,
-        }
-    )
 
 
 def a_config(model: str = "mlp", data: str = "") -> config.Config:

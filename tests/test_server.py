@@ -22,7 +22,7 @@ from pisces.errors import ConfigError, RunError
 from pisces.execute.network.server.terms import Terms
 from pisces.execute.network.trust.certs import create
 from pisces.record.reader import Run
-from pisces.resuming import CLIENTS
+from pisces.resuming import CLIENTS, Job
 from pisces.server import Served, arrays_of, serve, weights_of
 from pisces.stop import Stop
 
@@ -87,6 +87,13 @@ def test_it_goes_on(tmp_path: Path) -> None:
     assert all(guest.tasks for guest in crowd)
     with pytest.raises(RunError, match="concurrency was 2, and is 3"):
         served(0, out=out, resume=True, stop=Stop(versions=6), concurrency=3)
+
+
+@pytest.mark.parametrize("by_server", [True, False])  # `pisces serve --resume`, `pisces resume`
+def test_others_are_told_what_goes_on_with_it(tmp_path: Path, by_server: bool) -> None:
+    served(out=tmp_path / "run")
+    with pytest.raises(RunError, match=r"by pisces\.server\.serve\(\.\.\., resume=True\)"):
+        Job.of(tmp_path / "run", served=by_server)
 
 
 def test_with_certificates_names_are_those_of_the_certificates(tmp_path: Path) -> None:

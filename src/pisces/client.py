@@ -6,7 +6,7 @@
         ...  # arrays by name; `work` says for how many epochs, at which learning rate
         return client.Update(weights, losses=losses)
 
-    client.join("server.example.org:8470", train, num_examples=600, identity="alice.pem")
+    client.join("fl.example.org:8440", train, num_examples=600, identity="alice.pem")
 
 It imports neither torch nor anything else heavy: numpy, gRPC and protobuf.
 """

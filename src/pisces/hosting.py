@@ -18,8 +18,8 @@ from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
 from pisces.execute.base import Executor
+from pisces.execute.emulated import Emulated
 from pisces.execute.latency import Latency
-from pisces.execute.network.server.emulate import Emulated
 from pisces.execute.network.server.executor import NetworkExecutor
 from pisces.execute.network.server.metrics import Metrics, served
 from pisces.execute.network.server.stats import Stats

@@ -2,7 +2,7 @@
 
     from pisces import local
 
-    local.join("server.example.org:8470", (inputs, targets), identity="alice.pem")
+    local.join("fl.example.org:8440", (inputs, targets), identity="alice.pem")
 
 The model is made here as the server's config names it, and trained as a simulation would: the same
 task on the same samples gives the same bits.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,18 +44,7 @@ class Job:
         """
         folder = Path(folder)
         begun = Run.open(folder).config
-        if "made_in" in begun:
-            raise RunError(
-                f"{folder}: this run was made in {begun['made_in']}: go on with it there, by "
-                "pisces.simulate(..., resume=True)"
-            )
-        if (folder / CLIENTS).exists() and not served:
-            raise RunError(
-                f"{folder} was served over the network: go on with pisces serve --resume {folder} "
-                "--listen HOST:PORT"
-            )
-        if not begun:
-            raise RunError(f"{folder} was ended before it began: remove it, and run it again")
+        _check_whose(folder, begun, served=served)
         before, now = (build.resolved(cfg.load(folder / CONFIG, given)) for given in ((), changes))
         for key, was, is_now in differences(made_of(before), made_of(now)):
             key = key.removeprefix("settings.")
@@ -87,6 +76,24 @@ class Job:
             resume=self.is_begun,
             recall=recall,
         )
+
+
+def _check_whose(folder: Path, begun: Mapping[str, Any], *, served: bool) -> None:
+    """Is it this that goes on with it? The error says what does."""
+    over_network = (folder / CLIENTS).exists()
+    if "made_in" in begun:
+        made_by = "pisces.server.serve" if over_network else "pisces.simulate"
+        raise RunError(
+            f"{folder}: this run was made in {begun['made_in']}: go on with it there, by "
+            f"{made_by}(..., resume=True)"
+        )
+    if over_network and not served:
+        raise RunError(
+            f"{folder} was served over the network: go on with pisces serve --resume {folder} "
+            "--listen HOST:PORT"
+        )
+    if not begun:
+        raise RunError(f"{folder} was ended before it began: remove it, and run it again")
 
 
 def resume(folder: str | Path, changes: Sequence[str] = ()) -> Result:

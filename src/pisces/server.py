@@ -90,7 +90,8 @@ def serve(
     `listen` is HOST:PORT; `certs` the folder that `pisces certs` keeps (./certs). `insecure` goes
     without, on this machine only. `ready` is told the address, with the port if that was 0.
     `told` is for clients to read, as JSON. `terms` say what the server puts up with; `metrics` is a
-    port (or HOST:PORT) for Prometheus.
+    port (or HOST:PORT) for Prometheus. Clients that TLS itself keeps out are not counted here, and
+    logged by gRPC alone: unlike `pisces serve` this leaves the process's standard error as it is.
     """
     start = weights_of(weights, buffers)
     federation = Federation(

@@ -17,11 +17,11 @@ from runs import NUM_EXAMPLES, START, World, implementations, outcome, task, thr
 
 import pisces.execute
 from pisces.execute.base import Capabilities, Executor, Handover
+from pisces.execute.emulated import Emulated
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.faulty import FaultyExecutor
 from pisces.execute.journal import Journaled
 from pisces.execute.latency import PerClient
-from pisces.execute.network.server.emulate import Emulated
 from pisces.execute.network.server.executor import NetworkExecutor
 from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor

@@ -216,10 +216,12 @@ class Bench(Ears):
         if known is None or any(getattr(known, f) != getattr(welcome, f) for f in facts):
             self.todo.put(welcome)
 
-    def ordered(self, order: Order, weights: Flat | None) -> None:
+    def received(self, version: int, weights: Flat) -> None:
+        """Weights; the server thinks that they are here, also if their task is called off."""
+        self._version = version, weights
+
+    def ordered(self, order: Order) -> None:
         """A task; one that is known is not done twice."""
-        if weights is not None:
-            self._version = order.version, weights
         task = order.task
         if task in self._jobs:
             return

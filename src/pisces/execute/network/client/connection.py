@@ -80,8 +80,12 @@ class Ears(Protocol):
         """Taken in; False: say Hello again, there is more to tell of this run."""
         ...
 
-    def ordered(self, order: Order, weights: Flat | None) -> None:
-        """A task, with its weights unless the client is thought to have them."""
+    def received(self, version: int, weights: Flat) -> None:
+        """The weights of a version, for the task that is ordered next, if not called off by now."""
+        ...
+
+    def ordered(self, order: Order) -> None:
+        """A task, whose weights the client has by now, or is thought to."""
         ...
 
     def told(self, said: Acknowledged | CalledOff | Pull) -> None:
@@ -220,7 +224,7 @@ class Connection:
 
     def _order(self, order: Order, layout: Layout) -> None:
         if order.content is None:
-            self._ears.ordered(order, None)
+            self._ears.ordered(order)
             return
         if self._pending is not None and self._pending[0].task not in self._off:
             raise WireError("weights in the middle of others")
@@ -238,8 +242,9 @@ class Connection:
         if self._pending is None or not self._pending[1].is_whole:
             return
         (order, intake), self._pending = self._pending, None
+        self._ears.received(order.version, intake.weights())
         if order.task not in self._off:
-            self._ears.ordered(order, intake.weights())
+            self._ears.ordered(order)
 
     def _word(self, said: Acknowledged | CalledOff | Pull) -> None:
         is_coming = self._pending is not None and self._pending[0].task == said.task

@@ -95,6 +95,6 @@ def host_of(address: str) -> str:
     host = host.removeprefix("[").removesuffix("]")
     if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
         raise ConfigError(
-            f"address: must be HOST:PORT, such as server.example.org:8470, not {address!r}"
+            f"address: must be HOST:PORT, such as fl.example.org:8440, not {address!r}"
         )
     return host

@@ -10,9 +10,9 @@ from runs import NUM_EXAMPLES, World, assemble, outcome, task
 
 from pisces.errors import ConfigError
 from pisces.execute.base import Capabilities, Handover
+from pisces.execute.emulated import Emulated
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.latency import PerClient
-from pisces.execute.network.server.emulate import Emulated
 from pisces.stop import Stop
 from pisces.types import Arrived, Event, Failed, Joined, Left, Task
 
