@@ -37,6 +37,7 @@ from pisces.execute.network.server.endings import (
     Caller,
     Ending,
 )
+from pisces.execute.network.server.files import most_lines
 from pisces.execute.network.server.rates import Buckets, Once
 from pisces.execute.network.server.session import Session
 from pisces.execute.network.server.shelf import Shelf
@@ -128,7 +129,9 @@ class Service:
             "grpc.server_handshake_timeout_ms": int(1000 * self._terms.handshake_s),
             "grpc.max_connection_idle_ms": int(1000 * self._terms.handshake_s),
             # A few more than there may be: they hear why they may not stay.
-            "grpc.max_allowed_incoming_connections": self._terms.max_connections + SPARE,
+            "grpc.max_allowed_incoming_connections": most_lines(
+                self._terms.max_connections + SPARE
+            ),
             "grpc.http2.max_ping_strikes": 2,
             # A line that was cut is noticed although nobody says so.
             "grpc.keepalive_time_ms": int(1000 * self._terms.beat_s),
