@@ -104,7 +104,7 @@ class Processes:
 
 
 def go_home(clients: Sequence[Process], within_s: float = 5.0) -> None:
-    """The run is over: who heard it ends by itself, who just then looked for the server does not."""
+    """The run is over: who heard it ends by itself; who was not connected just then, does not."""
     until = time.monotonic() + within_s
     while any(client.code is None for client in clients) and time.monotonic() < until:
         time.sleep(0.01)
