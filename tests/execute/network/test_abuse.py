@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,9 +36,10 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.packing import pack, pack_step
-from pisces.execute.network.server.door import Guarded
+from pisces.execute.network.server.door import Guarded, Open
+from pisces.execute.network.server.endings import Ending
 from pisces.execute.network.trust.certs import Authority, create
-from pisces.execute.network.trust.tls import Identity, channel_credentials
+from pisces.execute.network.trust.tls import Identity, Peer, Revoked, channel_credentials
 from pisces.types import Arrived, Failed, Layout, Left, Report, Slice, Weights
 
 LOOPBACK = "ipv4:127.0.0.1"
@@ -541,6 +542,32 @@ def test_who_is_revoked_meanwhile_has_to_go(folder: Path, monkeypatch: pytest.Mo
         assert net.stats.refused == {"revoked": 2}
         honest.say(Beat())
         assert isinstance(honest.hear(), Beat)
+
+
+def test_the_revocation_list_is_looked_at_once_a_round(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, looks = Guarded.of(folder), []
+    stamp = Revoked._stamp
+    monkeypatch.setattr(Revoked, "_stamp", lambda self: (looks.append(1), stamp(self))[1])
+    assert door.unwelcome([Peer(f"c{number}", number) for number in range(9)]) == {}
+    assert len(looks) == 1
+
+
+def test_rounds_go_on_after_a_mistake(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
+
+    class Broken(Open):
+        def unwelcome(self, peers: Iterable[Peer]) -> dict[Peer, Ending]:
+            raise ZeroDivisionError
+
+    with network(Broken(), beat_s=0.1) as net, caplog.at_level(logging.WARNING, "pisces"):
+        [client] = net.begun("a")
+        assert client.ended().details == "nothing was heard of it"
+        said = "cannot see who has to go, and tries on: ZeroDivisionError()"
+        assert caplog.messages.count(said) == 1
 
 
 # --- anything -------------------------------------------------------------------------------------

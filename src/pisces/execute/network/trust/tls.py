@@ -192,12 +192,16 @@ class Revoked:
         self._serials = frozenset() if self._seen is None else self._read()
 
     def __contains__(self, serial: int) -> bool:
-        """Is it revoked? Looks whether the file has changed."""
+        """Is it revoked?"""
+        return serial in self.serials()
+
+    def serials(self) -> frozenset[int]:
+        """All that are revoked. Looks whether the file has changed."""
         seen = self._stamp()
         if seen != self._seen:
             self._seen = seen
             self._look_again()
-        return serial in self._serials
+        return self._serials
 
     def _look_again(self) -> None:
         try:
