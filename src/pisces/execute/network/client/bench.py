@@ -6,7 +6,6 @@ What is finished is sent and put on the disk at the same time: the disk is what 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from pisces.execute.network.client.connection import Connection, Ears
 from pisces.execute.network.client.holding import Held, Holding
+from pisces.execute.network.client.stock import Stock
 from pisces.execute.network.client.work import Job, Trained, Work
 from pisces.execute.network.messages import (
     Acknowledged,
@@ -58,8 +58,8 @@ class Bench(Ears):
     def __init__(self, about: Hello, holding: Holding, on: Watcher | None = None) -> None:
         self.todo: SimpleQueue[Welcome | int | None] = SimpleQueue()  # None: no more, ever
         self.unheard: set[int] = set()  # results sent over this connection, not acknowledged
-        self._about, self._holding, self._on = about, holding, on
-        self._run = holding.latest_run()
+        self._about, self._stock, self._on = about, Stock(holding), on
+        self._run = self._stock.latest_run()
         self._welcome: Welcome | None = None
         self._member: Connection | None = None
         self._jobs: dict[int, Job] = {}
@@ -67,8 +67,6 @@ class Bench(Ears):
         self._spoken: set[int] = set()  # tasks whose end was told over this connection
         self._failures: dict[int, str] = {}  # that could not be told
         self._trains: set[int] = set()  # what the server was told of
-        self._fresh: dict[int, Held] = {}  # finished, and not on the disk yet
-        self._keeping: set[asyncio.Task[None]] = set()
         self._version: tuple[int, Flat] | None = None  # the last one received
         self._progress = Progress()
 
@@ -93,11 +91,8 @@ class Bench(Ears):
         """A task is done; thrown away if nobody waits for it."""
         if not self._ends(job):
             return
-        self._fresh[held.task] = held
         self._send(held)
-        keeping = asyncio.ensure_future(self._keep(held))
-        self._keeping.add(keeping)
-        keeping.add_done_callback(self._keeping.discard)
+        self._stock.keep(held)
         self.tell(loss=held.result.report.loss)
 
     def failed(self, job: Job, reason: str) -> None:
@@ -149,14 +144,9 @@ class Bench(Ears):
         assert self._member is not None
         return self._member
 
-    async def _keep(self, held: Held) -> None:
-        if await asyncio.to_thread(self._holding.keep, held):
-            self._fresh.pop(held.task, None)
-
     async def find(self, task: int) -> Held | None:
         """A result that is kept; one that cannot be read any more has failed."""
-        held = self._fresh.get(task)
-        held = held or await asyncio.to_thread(self._holding.read, self._run, task)
+        held = await self._stock.find(self._run, task)
         if held is None and task in self.unheard:
             self.unheard.discard(task)
             self._out.say(Failure(task, "its result was lost on the client's disk"))
@@ -166,12 +156,11 @@ class Bench(Ears):
 
     def hello(self) -> Hello:
         """What to say first."""
-        holds = {*self._holding.tasks(self._run), *self._fresh}
         self._trains = {*self._jobs, *self._failures}
         return replace(
             self._about,
             run=self._run,
-            holds=tuple(sorted(holds)),
+            holds=tuple(sorted(self._stock.tasks(self._run))),
             trains=tuple(sorted(self._trains)),
             pulls=True,
             zstd=can_decompress(),
@@ -187,7 +176,7 @@ class Bench(Ears):
         """Taken in: send what is wanted, forget what is settled."""
         if welcome.run != self._run:
             self._change_run(welcome.run)
-            if self._holding.tasks(welcome.run):
+            if self._stock.tasks(welcome.run):
                 return False  # that was not told
         self._prepare(welcome)
         for task in welcome.settled:
@@ -197,7 +186,7 @@ class Bench(Ears):
             self._send(task)
         while self._failures:
             self._say_failure(*self._failures.popitem())
-        self._holding.tidy(welcome.run)
+        self._stock.tidy(welcome.run)
         self.tell(state="connected", reason="", number=welcome.number)
         return True
 
@@ -205,7 +194,6 @@ class Bench(Ears):
         """What was of another run is of no use to anybody."""
         self.call_all_off()
         self._failures.clear()
-        self._fresh.clear()
         self._run, self._version = run, None
 
     def _prepare(self, welcome: Welcome) -> None:
@@ -236,7 +224,7 @@ class Bench(Ears):
             self._put(order, self._version[1])
 
     def _has(self, task: int) -> bool:
-        return task in self._fresh or self._holding.has(self._run, task)
+        return self._stock.has(self._run, task)
 
     def _put(self, order: Order, began: Flat) -> None:
         assert self._welcome is not None
@@ -275,8 +263,7 @@ class Bench(Ears):
         if job is not None:
             job.work.call_off()
         self._failures.pop(task, None)
-        is_fresh = self._fresh.pop(task, None) is not None
-        self._holding.forget(self._run, task, is_being_kept=is_fresh)
+        self._stock.forget(self._run, task)
         self.unheard.discard(task)
 
     # --- the end ----------------------------------------------------------------------------------
@@ -289,7 +276,7 @@ class Bench(Ears):
 
     async def kept(self) -> None:
         """All that is finished is on the disk."""
-        await asyncio.gather(*self._keeping, return_exceptions=True)
+        await self._stock.settled()
 
     def tell(self, **changes: object) -> None:
         """Tell who watches where things stand."""
@@ -301,6 +288,6 @@ class Bench(Ears):
             **changes,  # type: ignore[arg-type]
         )
         if self._on is not None:
-            held = len({*self._fresh, *self._holding.tasks(self._run)})
+            held = len(self._stock.tasks(self._run))
             self._progress = replace(self._progress, num_held=held)
             self._on(self._progress)

@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import os
-import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -57,27 +56,26 @@ def default_folder(name: str, authority: bytes) -> Path:
 
 
 class Holding:
-    """A folder of results, of one process at a time; `forget` may overtake `keep`."""
+    """A folder of results, of one process at a time, and one thread."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._folder, self._clock = folder, clock
-        self._naming = threading.Lock()  # files come and go by it
-        self._forgotten: set[Path] = set()  # before they were written
         self._lock = _locked(folder)
         for path in folder.glob(f"*{PART}"):  # a crash left it
             path.unlink(missing_ok=True)
 
-    def keep(self, held: Held) -> bool:
-        """Put a result on the disk, unless it was forgotten meanwhile; False: the disk refuses."""
+    def keep(self, held: Held, is_wanted: Callable[[], bool] = lambda: True) -> bool:
+        """Put a result on the disk, as long as it is wanted; False: the disk refuses."""
+        if not is_wanted():
+            return True
         path = self._path(held.run, held.task)
         beside = path.with_suffix(PART)
         try:
-            with beside.open("wb") as file:
-                file.write(_header(held))
-                file.write(held.data)
-                file.flush()
-                os.fsync(file.fileno())
-            self._name(beside, path)
+            self._write(held, beside)
+            if is_wanted():  # writing takes long
+                beside.replace(path)
+            else:
+                beside.unlink()
         except OSError as error:
             log.warning("the result of task %d is in memory only: %s", held.task, error)
             with suppress(OSError):
@@ -86,26 +84,17 @@ class Holding:
         self._bound()
         return True
 
-    def _name(self, beside: Path, path: Path) -> None:
-        with self._naming:
-            if path in self._forgotten:
-                self._forgotten.discard(path)
-                beside.unlink()
-            else:
-                beside.replace(path)
+    def _write(self, held: Held, path: Path) -> None:
+        with path.open("wb") as file:
+            file.write(_header(held))
+            file.write(held.data)
+            file.flush()
+            os.fsync(file.fileno())
 
-    def forget(self, run: str, task: int, *, is_being_kept: bool = False) -> None:
+    def forget(self, run: str, task: int) -> None:
         """Nobody needs this one any more."""
-        path = self._path(run, task)
-        with self._naming, suppress(OSError):
-            if path.exists():
-                path.unlink()
-            elif is_being_kept:
-                self._forgotten.add(path)
-
-    def has(self, run: str, task: int) -> bool:
-        """Is the result of a task there?"""
-        return self._path(run, task).exists()
+        with suppress(OSError):
+            self._path(run, task).unlink(missing_ok=True)
 
     def tasks(self, run: str) -> list[int]:
         """Whose results of a run are there."""
@@ -135,9 +124,6 @@ class Holding:
             with suppress(OSError):
                 if path.stat().st_mtime < old:
                     path.unlink()
-
-    def __len__(self) -> int:
-        return len(self._files())
 
     def close(self) -> None:
         """Let others have the folder."""

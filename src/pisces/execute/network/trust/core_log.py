@@ -153,7 +153,7 @@ class _Pump(Thread):
         self._pass_on(self._sieve.feed(data) if data else self._sieve.let_go())
         if found == {self._woken}:  # and nothing is left of what was written before
             ready.unregister(self._woken)
-            self._sieve.refused = str  # nobody is told any more
+            self._sieve.refused = lambda _why: None  # from now on it is another process's
             self._has_all.set()
         return bool(data) or self._reader not in found
 
