@@ -69,7 +69,7 @@ class FakeLine:
                 taken.append(words)
             elif self.desk is not None and self.desk.given.get(words.task.id) is not words:
                 assert self.member is not None
-                self.desk.fail(self.member, Failure(words.task.id, "it was never sent"))
+                self.desk.never_sent(self.member, words.task.id)
             else:
                 taken.append(Order(words.task.id, words.task.version, Plan(), 0))
         return taken

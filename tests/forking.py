@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -103,11 +103,24 @@ class Processes:
         return self.start(told[0], command, within or self.folder, told, inside)
 
 
+def go_home(clients: Sequence[Process], within_s: float = 5.0) -> None:
+    """The run is over: who heard it ends by itself; who looked for the server just then, not."""
+    until = time.monotonic() + within_s
+    while any(client.code is None for client in clients) and time.monotonic() < until:
+        time.sleep(0.01)
+    for client in clients:
+        client.signal(signal.SIGTERM)
+    codes = [client.ended() for client in clients]
+    assert 0 in codes
+    assert {*codes} <= {0, 143}, codes
+
+
 def begin(said: Path, function: Callable[..., None], args: tuple[Any, ...]) -> None:
     """In the process: what it says goes to the file."""
     file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)
     os.dup2(file, 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
     function(*args)
 
 

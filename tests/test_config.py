@@ -133,6 +133,10 @@ REFUSALS = {
         "[clients]\ncount = 5\nconcurrency = 6",
         "clients.concurrency must be at most clients.count = 5, not 6",
     ),
+    "begins with more than there may be": (
+        "[clients]\ncount = 5\nconcurrency = 2\n[network]\nat_least = 6",
+        "network.at_least must be at most clients.count = 5, not 6",
+    ),
     "negative latency": (
         "[latency]\nkind = 'zipf'\nmin_s = -1.0",
         "latency.min_s: must be greater than 0, not -1.0",

@@ -82,7 +82,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "federation": {"clients.checks", "evaluate", "policy", "sense", "stop"},
     "running": {"*"},
     "journaling": {"clients.checks", "evaluate", "execute", "record.journal"},
-    "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record"},
+    "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record", "stop"},
     "resuming": {"build", "config", "keeping", "record", "simulation"},
     "hosting": {"*"},
     "server": {"*"},

@@ -88,6 +88,15 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _enough_may_come(self) -> Config:
+        if self.network.at_least > self.clients.count:
+            raise ValueError(
+                f"network.at_least must be at most clients.count = {self.clients.count}, not "
+                f"{self.network.at_least}: more are not let in, and the run would never begin"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _concurrency_fits(self) -> Config:
         if self.clients.concurrency > self.clients.count:
             raise ValueError(

@@ -56,6 +56,11 @@ class Place:
     hears_core: bool = False
 
     def __post_init__(self) -> None:
+        host, _, port = self.listen.rpartition(":")
+        if not (host and port.isascii() and port.isdecimal() and int(port) < 1 << 16):
+            raise ConfigError(
+                f"--listen: must be HOST:PORT, such as 0.0.0.0:8440, not {self.listen!r}"
+            )
         if self.insecure and self.certs is not None:
             raise ConfigError(
                 f"certificates ({self.certs}) and insecure exclude each other: leave out one"

@@ -29,6 +29,7 @@ from pisces.record.checkpoint import FOLDER, MISFITS, Checkpoints, Saved, Store,
 from pisces.record.keeper import Keeper
 from pisces.record.lines import Line
 from pisces.record.writer import CONFIG, EVENTS, Position, RunFolder
+from pisces.stop import REASONS
 
 log = logging.getLogger("pisces")
 
@@ -226,7 +227,7 @@ class Kept:
             raise FinishedError(
                 f"{path} is finished ({reason}); to go on, give a later stop, such as stop.time_s"
             )
-        if reason is None:
+        if reason not in REASONS:  # it was under way, or interrupted and taken up again since
             raise RunError(
                 f"{path} is further than this stop ({coordinator.reason}): give a later one, or "
                 "none to go on to its own"

@@ -55,6 +55,14 @@ def test_test_set_and_clients(pisces: Callable[..., Any], finished: Path) -> Non
     assert found["clients"]["min"] == found["clients"]["worst_decile"] == pytest.approx(min(right))
 
 
+def test_clients_of_a_network_keep_their_data(pisces: Callable[..., Any], finished: Path) -> None:
+    (finished / "clients.jsonl").touch()
+    found = json.loads(pisces("evaluate", finished, "--json").out)
+    assert found["test"]["accuracy"] > 0
+    assert found["clients"] is None
+    assert "is theirs" in pisces("evaluate", finished).out
+
+
 def test_the_table(pisces: Callable[..., Any], finished: Path) -> None:
     ran = pisces("evaluate", finished)
     assert (ran.code, ran.err) == (0, "")

@@ -21,6 +21,7 @@ from pisces.cli.main import main
 from pisces.coordinator import Coordinator
 from pisces.errors import ConfigError, RunError
 from pisces.record import writer
+from pisces.record.blobs import digest
 
 Pisces = Callable[..., Any]
 OUTCOME = ("config.toml", "events.jsonl", "model.safetensors")
@@ -291,6 +292,20 @@ def test_a_finished_run_wants_a_later_stop(whole: list[bytes], pisces: Pisces) -
 def test_a_stop_that_lies_behind_is_refused_and_nothing_is_cut(
     killed: Path, pisces: Pisces
 ) -> None:
+    said = refused(pisces, killed, "--set", "stop.time_s=1")
+    assert "r is further than this stop (time): give a later one" in said
+
+
+def test_so_is_one_behind_a_run_that_was_interrupted_and_went_on(
+    killed: Path, pisces: Pisces
+) -> None:
+    # Its checkpoint says that it was interrupted there; then it was taken up, and killed.
+    for path in (killed / "checkpoints").glob("*.json"):
+        body = json.loads(path.read_text())["body"]
+        body["values"]["reason"] = "interrupted"
+        text = json.dumps(body).encode()
+        head = f'{{"format": 1, "checksum": "{digest(text)}", "body": '
+        path.write_bytes(head.encode() + text + b"}\n")
     said = refused(pisces, killed, "--set", "stop.time_s=1")
     assert "r is further than this stop (time): give a later one" in said
 

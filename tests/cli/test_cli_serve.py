@@ -164,7 +164,7 @@ def test_how_to_go_on_is_said(config: Path, tmp_path: Path, start: Callable[...,
         (("my.toml", "--out", "run", "--insecure", "--certs", "x"), "exclude each other"),
         (("my.toml", "--out", "run", "--insecure", "--metrics", "web"), "takes PORT or HOST:PORT"),
         (("my.toml", "--out", "run", "--insecure", "--listen", "0.0.0.0:0"), "this machine only"),
-        (("my.toml", "--out", "run", "--insecure", "--listen", "127.0.0.1:x"), "cannot listen on"),
+        (("my.toml", "--out", "run", "--insecure", "--listen", "127.0.0.1:x"), "must be HOST:PORT"),
         (("--resume", ".", "--out", "run"), "leave it out"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 from dataclasses import dataclass, field
@@ -93,3 +94,16 @@ def test_a_full_disk_is_told_once_and_the_run_goes_on(caplog: pytest.LogCaptureF
     ]
     scene.is_full = False  # somebody made room
     assert play(scene, 300.0) == [260.0]
+
+
+def test_too_many_open_files_are_no_end_of_a_run(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_args: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    scene = Scene()
+    monkeypatch.setattr(_Store, "save", refuse)
+    with caplog.at_level(logging.WARNING, "pisces"):
+        assert play(scene, 200.0) == []
+    assert "Too many open files" in caplog.text

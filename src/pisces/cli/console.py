@@ -17,7 +17,9 @@ stderr = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and only that.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log every aggregation.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Log all that happens, such as every aggregation.")
+]
 
 
 def print_json(value: Any) -> None:
@@ -26,7 +28,10 @@ def print_json(value: Any) -> None:
 
 
 def set_up_logging(verbose: bool) -> None:
-    """One line per aggregation on stderr, if asked for."""
-    handler = RichHandler(console=stderr, show_path=False, log_time_format="%X")
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], format="%(message)s")
+    """On stderr: for people, or, where it goes to a file, lines that programs can read."""
+    if stderr.is_terminal:
+        handler = RichHandler(console=stderr, show_path=False, log_time_format="%X")
+        logging.basicConfig(level=logging.WARNING, handlers=[handler], format="%(message)s")
+    else:
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("pisces").setLevel(logging.INFO if verbose else logging.WARNING)

@@ -52,7 +52,7 @@ def evaluate(
     torch.set_num_threads(settings.train.threads)
     federated = world.federated_data(settings)
     model = world.initial_model(settings, federated)
-    found = _measure(model, federated)
+    found = _measure(model, federated, whose=0 if run.is_served else federated.num_clients)
     if as_json:
         print_json({"folder": str(folder), "dataset": settings.data.dataset, **found})
     else:
@@ -75,7 +75,8 @@ def _settings(run: Run, dataset: str | None) -> config.Config:
     return settings.model_copy(update=updates)
 
 
-def _measure(model: nn.Module, data: FederatedData) -> dict[str, Any]:
+def _measure(model: nn.Module, data: FederatedData, whose: int) -> dict[str, Any]:
+    """On the test set, and on the data of so many clients; those of a network keep theirs."""
     from pisces.models.flat import flatten
     from pisces.objective import goal_of
 
@@ -83,8 +84,10 @@ def _measure(model: nn.Module, data: FederatedData) -> dict[str, Any]:
     test = goal.test_set(model, data.test_inputs, data.test_targets)(weights)
     clients = [
         goal.test_set(model, *data.client(client))(weights)[goal.headline]
-        for client in range(data.num_clients)
+        for client in range(whose)
     ]
+    if not clients:
+        return {"test": test, "metric": goal.headline, "clients": None}
     spread = _spread(np.array(clients), lower_is_better(goal.headline))
     return {"test": test, "metric": goal.headline, "clients": spread}
 
@@ -107,6 +110,11 @@ def _table(run: Run, settings: config.Config, found: dict[str, Any]) -> Table:
     table.add_column(style="dim")
     table.add_column(justify="right")
     test = found["test"]
+    for name, value in test.items():
+        table.add_row(f"test {name}", f"{value:.4f}")
+    if found["clients"] is None:
+        table.add_row("clients' own data", "is theirs")
+        return table
     labels = {
         "mean": f"{found['metric']} on a client's own data, mean",
         "sd": "standard deviation over clients",
@@ -114,8 +122,6 @@ def _table(run: Run, settings: config.Config, found: dict[str, Any]) -> Table:
         "worst_decile": "worst tenth of clients, mean",
         "max" if "max" in found["clients"] else "min": "worst client",
     }
-    for name, value in test.items():
-        table.add_row(f"test {name}", f"{value:.4f}")
     for key, label in labels.items():
         table.add_row(label, f"{found['clients'][key]:.4f}")
     return table

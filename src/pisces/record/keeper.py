@@ -56,7 +56,7 @@ class Keeper:
         try:
             self._store.save(self._take(), keep)
             self._has_failed = False
-        except RunError as error:
+        except (RunError, OSError) as error:  # too many open files, too, is no end of a run
             if not self._has_failed:
                 log.warning("no checkpoint was written, and the run goes on without: %s", error)
             self._has_failed = True

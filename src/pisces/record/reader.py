@@ -18,7 +18,7 @@ from pisces.policy import ANSWERS
 from pisces.record.lines import Line
 from pisces.record.sound import is_line, is_summary
 from pisces.record.summary import Tally, curve, metrics_of, time_to_target
-from pisces.record.writer import CONFIG, EVENTS, MODEL, SUMMARY, read_file
+from pisces.record.writer import CLIENTS, CONFIG, EVENTS, MODEL, SUMMARY, read_file
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +49,11 @@ class Run:
             return tomllib.loads(read_file(path).decode()) if path.exists() else {}
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"cannot read {path}: {error}; mend or remove it") from error
+
+    @property
+    def is_served(self) -> bool:
+        """Did its clients come over a network, with data of their own?"""
+        return (self.path / CLIENTS).exists()
 
     def setting(self, table: str, key: str) -> Any:
         """What the config says there; None where it says nothing, or is not what it should be."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CONFIG = "config.toml"
 EVENTS = "events.jsonl"
+CLIENTS = "clients.jsonl"  # who is who, where clients came over a network
 SUMMARY = "summary.json"
 MODEL = "model.safetensors"
 
@@ -217,7 +218,8 @@ def _or_go_on(path: Path) -> str:
     with suppress(OSError):
         if b"made_in" in read_file(path / CONFIG):
             return ", or go on with its run: resume=True"
-    return f", or go on with its run: pisces resume {path}"
+    command = "serve --resume" if (path / CLIENTS).exists() else "resume"
+    return f", or go on with its run: pisces {command} {path}"
 
 
 def read_file(path: Path) -> bytes:

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,10 +36,11 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.packing import pack, pack_step
-from pisces.execute.network.server.door import Guarded
+from pisces.execute.network.server.door import Guarded, Open
+from pisces.execute.network.server.endings import Ending
 from pisces.execute.network.trust.certs import Authority, create
-from pisces.execute.network.trust.tls import Identity, channel_credentials
-from pisces.types import Arrived, Layout, Left, Report, Slice, Weights
+from pisces.execute.network.trust.tls import Identity, Peer, Revoked, channel_credentials
+from pisces.types import Arrived, Failed, Layout, Left, Report, Slice, Weights
 
 LOOPBACK = "ipv4:127.0.0.1"
 
@@ -112,22 +113,12 @@ SECOND_WORDS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
     "a chunk of nothing": (lambda _: [Chunk(b"x")], "weights that were not announced"),
     "another's task": (lambda o: [result(replace(o, task=1))], "word of task 1,"),
     "another's failure": (lambda o: [Failure(o.task + 1, "")], "which it was not given"),
-    "too few bytes": (lambda o: [result(o, num_bytes=15)], "15 bytes of weights, not 16"),
-    "huge": (lambda o: [result(o, num_bytes=2**62)], "bytes of weights, not 16"),
-    "huge and packed": (lambda o: [result(o, num_bytes=2**40, zstd=True)], "bytes of weights"),
-    "of doubles": (lambda o: [result(o, encoding="float64", num_bytes=32)], "of float64, not"),
-    "rounded": (
-        lambda o: said_result(o.task, *_halves()),
-        "rounded weights, which only",
-    ),
+    "huge": (lambda o: [result(o, num_bytes=2**62)], "more than any weights here take"),
+    "huge and packed": (lambda o: [result(o, num_bytes=2**40, zstd=True)], "more than any"),
     "byte by byte": (lambda o: [result(o), Chunk(b"x")], "a chunk of 1 bytes, not of 16"),
     "an empty chunk": (lambda o: [result(o), Chunk(b"")], "a chunk of 0 bytes"),
     "too long a chunk": (lambda o: [result(o), Chunk(bytes(17))], "a chunk of 17 bytes"),
     "one in another": (lambda o: [result(o), result(o)], "in the middle of another"),
-    "packed badly": (
-        lambda o: [result(o, num_bytes=4, zstd=True), Chunk(b"1234")],
-        "",
-    ),
     "twice": (
         lambda o: [*said_result(o.task, *pack(np.zeros(4, np.float32)))] * 2,
         "which it was not given",
@@ -138,12 +129,7 @@ SECOND_WORDS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
         lambda o: [result(o, data=bytes(16)), Chunk(bytes(16))],
         "weights that were not announced",
     ),
-    "a flood": (lambda _: [Beat()] * 700, "too many messages"),
 }
-
-
-def _halves() -> tuple[Content, memoryview]:
-    return pack_step(np.ones(4, np.float32), np.zeros(4, np.float32))
 
 
 @pytest.mark.parametrize("kind", SECOND_WORDS)
@@ -158,6 +144,80 @@ def test_words_nobody_says(net: Network, kind: str, caplog: pytest.LogCaptureFix
         assert why in ended.details
         net.becomes(lambda: net.stats.refused["malformed"] == before + 1)
         assert caplog.messages == [f"hung up on {client.name} ({LOOPBACK}): {ended.details}"]
+
+
+BAD_RESULTS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
+    "too few bytes": (
+        lambda o: [result(o, num_bytes=15), Chunk(bytes(15))],
+        "15 bytes of weights, not 16",
+    ),
+    "of doubles": (
+        lambda o: [result(o, encoding="float64", num_bytes=32), Chunk(bytes(32))],
+        "weights of float64, not float32",
+    ),
+    "at once": (lambda o: [result(o, num_bytes=15, data=bytes(15))], "15 bytes of weights, not 16"),
+    "packed badly": (
+        lambda o: [result(o, num_bytes=4, zstd=True), Chunk(b"1234")],
+        "compressed weights",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_RESULTS)
+def test_a_bad_result_fails_its_task_and_its_client_stays(net: Network, kind: str) -> None:
+    make, why = BAD_RESULTS[kind]
+    client, order = given_task(net)
+    client.say(*make(order), Beat())
+    assert client.expect(Acknowledged) == Acknowledged(order.task)  # it is to be forgotten
+    assert isinstance(client.expect(Beat), Beat)
+    [failed] = net.heard()
+    assert isinstance(failed, Failed)
+    assert failed.task_id == order.task
+    assert failed.reason.startswith(f"its result cannot be used: {why}")
+
+
+@pytest.mark.parametrize("encoding", ["float32", "float16"])
+@pytest.mark.parametrize("was", ["float32", "float16"])
+def test_what_was_packed_for_an_earlier_server_is_taken(encoding: str, was: str) -> None:
+    """A resumed run may ask for another encoding while clients hold results in the old one."""
+    with network(encoding=encoding) as net:
+        [client] = net.begun("a")
+        net.executor.submit(task(0, 0))
+        net.executor.send()
+        began = client.weights[client.order().version]
+        new = began + np.float32(0.25)
+        client.say(*said_result(0, *(pack(new) if was == "float32" else pack_step(new, began))))
+        [event] = net.heard()
+        assert isinstance(event, Arrived)
+        assert event.weights.flat.tolist() == [0.25, 0.25, 0.25, 1.25]
+
+
+def test_a_flood_is_told_to_come_back_later(net: Network) -> None:
+    [client] = net.joined(next(NAMES))
+    client.say(*[Beat()] * 700)
+    ended = client.ended()
+    assert (ended.code.name, ended.details) == ("RESOURCE_EXHAUSTED", "it says too much at once")
+    net.becomes(lambda: net.stats.refused["says too much"] == 1)
+
+
+def test_word_of_tasks_that_were_given_is_never_too_much() -> None:
+    with network(messages_per_s=1.0) as net:  # 100 at once
+        [client] = net.begun("quick")
+        for number in range(150):
+            net.executor.submit(task(number, 0))
+            net.executor.send()
+            order = client.order()
+            client.say(*(client.result(order) if number % 2 else [Failure(number, "no luck")]))
+            net.heard()
+
+
+def test_word_of_one_task_over_and_over_is_too_much() -> None:
+    with network(messages_per_s=1.0) as net:
+        [client] = net.begun("a")
+        net.executor.submit(task(0, 0))
+        net.executor.send()
+        client.say(*[Failure(client.order().task, "no luck")] * 150)
+        assert client.ended().code.name == "RESOURCE_EXHAUSTED"
 
 
 FIRST_WORDS: dict[str, tuple[Any, str, str]] = {
@@ -482,6 +542,32 @@ def test_who_is_revoked_meanwhile_has_to_go(folder: Path, monkeypatch: pytest.Mo
         assert net.stats.refused == {"revoked": 2}
         honest.say(Beat())
         assert isinstance(honest.hear(), Beat)
+
+
+def test_the_revocation_list_is_looked_at_once_a_round(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, looks = Guarded.of(folder), []
+    stamp = Revoked._stamp
+    monkeypatch.setattr(Revoked, "_stamp", lambda self: (looks.append(1), stamp(self))[1])
+    assert door.unwelcome([Peer(f"c{number}", number) for number in range(9)]) == {}
+    assert len(looks) == 1
+
+
+def test_rounds_go_on_after_a_mistake(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
+
+    class Broken(Open):
+        def unwelcome(self, peers: Iterable[Peer]) -> dict[Peer, Ending]:
+            raise ZeroDivisionError
+
+    with network(Broken(), beat_s=0.1) as net, caplog.at_level(logging.WARNING, "pisces"):
+        [client] = net.begun("a")
+        assert client.ended().details == "nothing was heard of it"
+        said = "cannot see who has to go, and tries on: ZeroDivisionError()"
+        assert caplog.messages.count(said) == 1
 
 
 # --- anything -------------------------------------------------------------------------------------

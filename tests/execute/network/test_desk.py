@@ -103,6 +103,18 @@ def test_word_of_others_tasks_counts_for_nothing() -> None:
     assert line.take() == [Acknowledged(5)]
 
 
+def test_to_ask_changes_nothing() -> None:
+    at, told, _ = desk()
+    member, line = entered(at)
+    at.give(given(5, 0))
+    at.expire(5, 0, 1)
+    line.said.clear()
+    assert at.wants(member, 5) is None
+    assert (told, line.said) == ([JOINED], [])
+    at.decline(member, 5)
+    assert (told, line.said) == ([JOINED, JOINED], [Acknowledged(5)])
+
+
 def test_failures_say_why() -> None:
     at, told, _ = desk()
     member, _ = entered(at)
@@ -236,3 +248,46 @@ def test_who_comes_after_the_end_hears_of_it() -> None:
     at.end(over)
     _, late = entered(at, "b")
     assert early.said[-1] == late.said[-1] == over
+
+
+def test_a_client_overdue_since_before_a_restart_is_used_again() -> None:
+    at, told, _ = desk()
+    at.roster.number_of("a")
+    at.take_over([given(5, 0)], [0])
+    at.expire(5, 0, 0)
+    member, _ = entered(at, trains=(5,))
+    assert told == []  # it is at the task whose time is up
+    at.fail(member, Failure(5, "called off"))
+    assert told == [JOINED]
+
+
+def test_who_comes_back_with_other_data_is_told_with_it() -> None:
+    at, told, _ = desk()
+    entered(at)
+    line = FakeLine(at)
+    at.enter("a", Hello(11, "a", run=at.roster.run), line)
+    at.enter("a", Hello(11, "a", run=at.roster.run), FakeLine(at))
+    assert told == [JOINED, Joined(0.0, 0, 11)]
+
+
+def test_a_result_on_its_way_to_the_disk_is_neither_asked_for_nor_forgotten() -> None:
+    at, _, _ = desk()
+    member, _ = entered(at)
+    at.give(given(0, 0))
+    at.arrive(member, result(0), FLAT)
+    _, line = entered(at, holds=(0,))
+    assert (line.said[0].wanted, line.said[0].settled) == ((), ())
+    at.settle([0])
+    assert line.said[1:] == [Acknowledged(0)]
+    _, later = entered(at, holds=(0,))
+    assert (later.said[0].wanted, later.said[0].settled) == ((), (0,))
+
+
+def test_results_and_tasks_of_another_run_are_not_this_ones() -> None:
+    at, _, _ = desk()
+    entered(at)
+    at.give(given(0, 0))
+    line = FakeLine(at)
+    at.enter("a", Hello(10, "a", run="another", holds=(0,), trains=(0,)), line)
+    assert (line.said[0].wanted, line.said[0].settled) == ((), ())
+    assert [words.task.id for words in line.said[1:]] == [0]  # and it is sent this one's

@@ -85,3 +85,14 @@ def test_no_number_is_lost_between_threads(tmp_path: Path) -> None:
     roster.sync()
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert [line["name"] for line in lines[1:]] == names
+
+
+def test_a_disk_that_refuses_loses_no_name(tmp_path: Path) -> None:
+    roster = Roster(tmp_path / "missing" / "clients.jsonl")
+    assert roster.number_of("a") == 0
+    with pytest.raises(RunError, match="cannot be written"):
+        roster.sync()
+    (tmp_path / "missing").mkdir()
+    roster.sync()
+    again = Roster(tmp_path / "missing" / "clients.jsonl")
+    assert (again.run, again.number_of("a")) == (roster.run, 0)

@@ -267,6 +267,17 @@ def test_revoked_while_the_server_is_at_work(fresh: Authority) -> None:
     assert serial(fresh, "bob") in revoked(fresh)
 
 
+def test_an_older_list_lets_nobody_in_again(fresh: Authority) -> None:
+    fresh.revoke("bob")
+    path = fresh.folder / "revoked.pem"
+    old = path.read_bytes()
+    fresh.revoke("alice")
+    gone = revoked(fresh)
+    assert serial(fresh, "alice") in gone
+    path.write_bytes(old)
+    assert serial(fresh, "alice") in gone
+
+
 def test_it_is_read_only_when_it_has_changed(
     fresh: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:

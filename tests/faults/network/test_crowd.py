@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from federation_processes import Part, Run, assert_sound
-from forking import Process, Processes, becomes
+from forking import Process, Processes, becomes, go_home
 from hostile_processes import KINDS, be_hostile, be_stranger
 from proxy import Proxy, Way
 from runs import of_kind
@@ -116,8 +116,7 @@ def crowd(processes: Processes, certs: Path, num_versions: int, hostile: dict[in
         it.start()
         it.play(server)
         assert server.ended() == 0, server.said
-        assert [it.honest[number].ended() for number in GOOD] == [0] * len(GOOD)
-        assert all(process.code in (0, None) for process in it.honest.values())
+        go_home([*it.honest.values()], 2.0)
         num_broken = sum(proxy.num_broken for proxy in proxies)
     lines = assert_sound(run, [it.parts[number] for number in it.honest], reasons=REASONS)
     assert all("tried" in process.said for process in it.bad)
@@ -135,7 +134,7 @@ def crowd(processes: Processes, certs: Path, num_versions: int, hostile: dict[in
 
 
 def test_twenty_clients_of_all_sorts(processes: Processes, certs: Path) -> None:
-    crowd(processes, certs, 25, HOSTILE)
+    crowd(processes, certs, 20, HOSTILE)
 
 
 @pytest.mark.long

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
+from pathlib import Path
 
 import pytest
 from federation_commands import Scene
 from federation_processes import free_port
-from forking import becomes
+from forking import becomes, command
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -32,8 +34,7 @@ def test_a_server_that_is_told_to_end_is_found_again(scene: Scene, number: signa
     becomes(lambda: (scene.folder / "run/events.jsonl").read_text().count("said goodbye") == 2)
 
 
-@pytest.mark.parametrize("number", CODES)
-def test_what_is_held_when_a_client_is_told_to_end(scene: Scene, number: signal.Signals) -> None:
+def test_what_is_held_when_a_client_is_told_to_end(scene: Scene) -> None:
     listen = f"127.0.0.1:{free_port()}"
     server, address = scene.listening(listen=listen)
     other, slow = scene.named(address, "c0"), scene.named(address, "c1", train="slow")
@@ -41,8 +42,8 @@ def test_what_is_held_when_a_client_is_told_to_end(scene: Scene, number: signal.
     server.kill()
     becomes(lambda: len([*scene.folder.glob("c1/*.held")]) == 1)
     began = time.monotonic()
-    slow.signal(number)
-    assert slow.ended() == CODES[number], slow.said
+    slow.signal(signal.SIGTERM)
+    assert slow.ended() == CODES[signal.SIGTERM], slow.said
     assert time.monotonic() < began + 5.0  # there is nobody to wait for
     assert len([*scene.folder.glob("c1/*.held")]) == 1
     scene.serve("--resume", "run", listen=listen)
@@ -101,3 +102,31 @@ def test_without_certificates_on_this_machine_only(scene: Scene) -> None:
         assert process.said.count("error:") == 1
         assert "on this machine" in process.said
     assert not (scene.folder / "run").exists()
+
+
+@pytest.mark.parametrize("which", ["serve", "join"])
+def test_a_signal_that_another_thread_took(scene: Scene, which: str) -> None:
+    """It wakes nobody: the main thread has to look by itself."""
+    identity = ("--identity", str(scene.certs / "clients" / "c0.pem"), "--keep", "c0", "--verbose")
+    args = {
+        "serve": ["fl.toml", "--out", "run", "--listen", "127.0.0.1:0", "--certs", scene.certs],
+        "join": [f"127.0.0.1:{free_port()}", "--train", "mycode:train", "--examples", 1, *identity],
+    }
+    told = [which, *map(str, args[which])]
+    process = scene.processes.start(which, be_hit, scene.folder, told)
+    process.says({"serve": "listening on", "join": "again in"}[which])
+    time.sleep(0.5)
+    (scene.folder / "now").touch()
+    assert process.ended(10.0) == 130, process.said
+
+
+def be_hit(folder: Path, args: list[str]) -> None:
+    """In a process: run a command, and get a signal in another thread."""
+
+    def hit() -> None:
+        becomes((folder / "now").exists)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        time.sleep(60.0)
+
+    threading.Thread(target=hit, daemon=True).start()
+    command(folder, args, "")

@@ -80,6 +80,16 @@ def check_chunk(data: bytes, num_left: int) -> None:
         raise WireError(f"a chunk of {len(data)} bytes, not of {expected}")
 
 
+def check_length(num_bytes: int, size: int) -> None:
+    """May weights of a size be that long, however they are encoded?"""
+    if num_bytes > _most_packed(size * 8):
+        raise WireError(f"{num_bytes} bytes of weights, more than any weights here take")
+
+
+def _most_packed(num_raw: int) -> int:
+    return num_raw + num_raw // 256 + SLACK_BYTES
+
+
 class Intake:
     """Takes in what was announced; never more than that, nor more than weights of a size take."""
 
@@ -95,7 +105,7 @@ class Intake:
             self.add(content.data)
 
     def _check_length(self, content: Content) -> None:
-        num, most = content.num_bytes, self._num_raw + self._num_raw // 256 + SLACK_BYTES
+        num, most = content.num_bytes, _most_packed(self._num_raw)
         if not 0 < num <= most if content.zstd else num != self._num_raw:
             raise WireError(f"{content.num_bytes} bytes of weights, not {self._num_raw}")
 
@@ -105,6 +115,11 @@ class Intake:
         stop = self._filled + len(data)
         self._data[self._filled : stop] = data
         self._filled = stop
+
+    @property
+    def is_rounded(self) -> bool:
+        """Is it what was added, so that one has to know to what?"""
+        return self._content.encoding == "float16"
 
     @property
     def is_whole(self) -> bool:
@@ -117,7 +132,7 @@ class Intake:
         raw = self._decompressed() if self._content.zstd else self._data
         values = np.frombuffer(raw, DTYPES[self._content.encoding])
         dtype: Any = np.float64 if self._wanted == "float64" else np.float32
-        if self._content.encoding != "float16":
+        if not self.is_rounded:
             # In native byte order, and never what torch may not write to.
             return values.astype(dtype, copy=not values.flags.writeable)
         if began is None:

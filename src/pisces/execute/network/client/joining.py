@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from queue import Empty
 from typing import Any
 
 from pisces.errors import PiscesError, RefusedError, Terminated
@@ -26,6 +27,7 @@ from pisces.execute.network.messages import (
 log = logging.getLogger("pisces")
 
 SHORTEST_S, LONGEST_S = 0.5, 30.0  # between two tries to connect
+LOOK_S = 1.0  # for signals
 LEAVE_S = 5.0  # for what was sent to be acknowledged
 MOST_REASON = 300  # characters
 
@@ -155,7 +157,7 @@ def take_part(
         num_tasks = 0
         try:
             network.start()
-            while (what := bench.todo.get()) is not None:
+            while (what := _next(bench)) is not None:
                 if isinstance(what, Welcome):
                     trainee.prepare(what)
                 elif (job := bench.begin(what)) is not None:
@@ -164,6 +166,13 @@ def take_part(
             network.soon(bench.call_all_off)  # after what is finished
             network.leave(LEAVE_S + 2.0)
     return _outcome(network, num_tasks)
+
+
+def _next(bench: Bench) -> Welcome | int | None:
+    """What is to be done; a signal that another thread took wakes nobody, so look now and then."""
+    while True:
+        with suppress(Empty):
+            return bench.todo.get(timeout=LOOK_S)
 
 
 def _outcome(network: Network, num_tasks: int) -> Outcome:

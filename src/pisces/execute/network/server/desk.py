@@ -85,7 +85,8 @@ class Member:
     """A client as the server knows it."""
 
     number: int
-    num_examples: int | None = None  # None: not heard of since the server went on for another
+    num_examples: int = 0  # as it says
+    told: int | None = None  # how many of them the loop was told of; None: nothing, by this server
     line: Line | None = None
     is_present: bool = False  # as far as the loop was told
     overdue: int | None = None  # a task that passed its deadline, of which it was not heard again
@@ -117,6 +118,7 @@ class Desk:
         """Take a client in, or back."""
         member = self._member(name, hello)
         self._seat(member, line)
+        member.num_examples = hello.num_examples
         same_run = hello.run == self.roster.run
         holds, trains = (hello.holds, hello.trains) if same_run else ((), ())
         self._greet(member, line, holds)
@@ -125,7 +127,7 @@ class Desk:
         self._remind(member, line, {*holds, *trains})
         if member.overdue not in trains:
             member.overdue = None
-            self._appear(member, hello.num_examples)
+            self._appear(member)
         if self.over is not None:
             line.say(self.over)
         return member
@@ -204,17 +206,28 @@ class Desk:
             self._vanish(member, "said goodbye")
 
     def wants(self, member: Member, task: int) -> Task | None:
-        """The task, if a result of it is wanted; if not, its client may forget it."""
-        if self._runs(task, member):
-            return self.given[task].task
+        """The task, if a result of it is wanted."""
+        return self.given[task].task if self._runs(task, member) else None
+
+    def decline(self, member: Member, task: int) -> None:
+        """A result of it is not wanted; its client may forget it, unless it is on its way."""
         self._heard(member, task)
         if self.unsafe.get(task) != member.number and member.line is not None:
             member.line.say(Acknowledged(task))
-        return None
+
+    def reject(self, member: Member, task: int, why: str) -> None:
+        """A result of it cannot be used: the task failed, and its client is to forget it."""
+        self.fail(member, Failure(task, f"its result cannot be used: {why}"))
+        self.decline(member, task)
+
+    def never_sent(self, member: Member, task: int) -> None:
+        """It was called off before its client could hear of it."""
+        self._heard(member, task)
 
     def arrive(self, member: Member, result: Result, flat: Flat) -> None:
         """A whole result; a second one of the same task is not wanted."""
         if self.wants(member, result.task) is None:
+            self.decline(member, result.task)
             return
         self._take_back(result.task)
         self.unsafe[result.task] = member.number
@@ -233,7 +246,7 @@ class Desk:
         """Word of a task that ended: if it was overdue, its client is free again."""
         if member.overdue == task:
             member.overdue = None
-            self._appear(member, member.num_examples)
+            self._appear(member)
 
     def _runs(self, task: int, member: Member) -> bool:
         return task in self.given and self.given[task].task.client == member.number
@@ -242,15 +255,14 @@ class Desk:
         self.pulled.discard(task)
         return self.given.pop(task, None)
 
-    def _appear(self, member: Member, num_examples: int | None) -> None:
+    def _appear(self, member: Member) -> None:
         """Tell that it is there, if it is and that is news."""
-        if num_examples is None or member.line is None or member.said_bye:
+        is_known = member.is_present and member.told == member.num_examples
+        if is_known or member.line is None or member.said_bye:
             return
-        if member.is_present and member.num_examples == num_examples:
-            return
-        member.is_present, member.num_examples = True, num_examples
+        member.is_present, member.told = True, member.num_examples
         member.num_joins += 1
-        self.tell(Joined(AT, member.number, num_examples))
+        self.tell(Joined(AT, member.number, member.num_examples))
 
     def _vanish(self, member: Member, reason: str) -> None:
         """Tell that it is gone; what it was given ends when the loop has heard so."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from pisces.execute.network.messages import (
     Hello,
 )
 from pisces.execute.network.server.desk import RefusedError
+from pisces.execute.network.server.endings import REVOKED, Ending
 from pisces.execute.network.trust.tls import (
     Identity,
     Peer,
@@ -35,8 +36,8 @@ class Door(Protocol):
         """Who is there; `shown` is what gRPC knows of its certificate."""
         ...
 
-    def may_stay(self, peer: Peer) -> bool:
-        """May who came in stay?"""
+    def unwelcome(self, peers: Iterable[Peer]) -> dict[Peer, Ending]:
+        """Who of those who came in may not stay, and why."""
         ...
 
 
@@ -65,9 +66,10 @@ class Guarded(Door):
             raise RefusedError(f"the certificate of {peer.name} is revoked", kind="revoked")
         return peer
 
-    def may_stay(self, peer: Peer) -> bool:
-        """Not if it was revoked meanwhile."""
-        return peer.serial not in self._revoked
+    def unwelcome(self, peers: Iterable[Peer]) -> dict[Peer, Ending]:
+        """Those whose certificates were revoked meanwhile."""
+        revoked = self._revoked.serials()
+        return {peer: REVOKED for peer in peers if peer.serial in revoked}
 
 
 class Open(Door):
@@ -89,6 +91,6 @@ class Open(Door):
             raise RefusedError("a name has 1 to 64 letters, digits, dots, dashes and underscores")
         return Peer(hello.name, 0)
 
-    def may_stay(self, peer: Peer) -> bool:
-        """Always."""
-        return True
+    def unwelcome(self, peers: Iterable[Peer]) -> dict[Peer, Ending]:
+        """Nobody."""
+        return {}

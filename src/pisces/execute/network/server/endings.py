@@ -16,6 +16,7 @@ class Ending:
 
 DEAF = Ending("it does not read what it is told", "RESOURCE_EXHAUSTED", "does not read")
 GONE = Ending("it said goodbye", "OK")
+FLOOD = Ending("it says too much at once", "RESOURCE_EXHAUSTED", "says too much")
 FULL = Ending("the server is full: try again later", "RESOURCE_EXHAUSTED", "full")
 LATE = Ending("no Hello came in time", "UNAVAILABLE", "no hello")
 PUSHY = Ending("it connects too often", "RESOURCE_EXHAUSTED", "connects too often")

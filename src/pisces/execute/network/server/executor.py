@@ -32,7 +32,7 @@ from pisces.execute.network.server.terms import Terms
 from pisces.types import Arrived, Event, Failed, Joined, Layout, Left, Task, Weights
 
 LATE_S = 1.0  # further behind than this, the loop does not catch up instant by instant
-LONGEST_S = 3600.0  # of one sleep
+LONGEST_S = 1.0  # of one sleep: a signal that another thread took wakes nobody
 
 
 class NetworkExecutor(Executor):

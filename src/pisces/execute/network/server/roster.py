@@ -89,6 +89,8 @@ class Roster:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
+            with self._lock:
+                self._unwritten[:0] = lines
             raise RunError(f"{self._path} cannot be written: {error}") from error
 
     def _read(self, path: Path) -> None:

@@ -32,11 +32,11 @@ from pisces.execute.network.server.endings import (
     GONE,
     LATE,
     PUSHY,
-    REVOKED,
     SILENT,
     Caller,
     Ending,
 )
+from pisces.execute.network.server.files import most_lines
 from pisces.execute.network.server.rates import Buckets, Once
 from pisces.execute.network.server.session import Session
 from pisces.execute.network.server.shelf import Shelf
@@ -128,7 +128,9 @@ class Service:
             "grpc.server_handshake_timeout_ms": int(1000 * self._terms.handshake_s),
             "grpc.max_connection_idle_ms": int(1000 * self._terms.handshake_s),
             # A few more than there may be: they hear why they may not stay.
-            "grpc.max_allowed_incoming_connections": self._terms.max_connections + SPARE,
+            "grpc.max_allowed_incoming_connections": most_lines(
+                self._terms.max_connections + SPARE
+            ),
             "grpc.http2.max_ping_strikes": 2,
             # A line that was cut is noticed although nobody says so.
             "grpc.keepalive_time_ms": int(1000 * self._terms.beat_s),
@@ -160,14 +162,24 @@ class Service:
             await asyncio.sleep(ROUND_S)
             now = clock()
             if now - before < 2 * ROUND_S:
-                self._look_around(now - self._terms.silent_after_s)
+                self._look_around_safely(now - self._terms.silent_after_s)
+
+    def _look_around_safely(self, silent_before: float) -> None:
+        """A mistake in one round is said once, and no reason to make no more of them."""
+        try:
+            self._look_around(silent_before)
+        except Exception as error:
+            log.debug("in looking around", exc_info=True)
+            self._once.warn(("", repr(error)), f"cannot see who has to go, and tries on: {error!r}")
 
     def _look_around(self, silent_before: float) -> None:
-        for session, peer in list(self._sessions.items()):
+        for session in self._sessions:
             if session.heard_at < silent_before:
                 session.end(SILENT)
-            elif not self._door.may_stay(peer):
-                session.end(REVOKED)
+        unwelcome = self._door.unwelcome(self._sessions.values())
+        for session, peer in self._sessions.items():
+            if peer in unwelcome:
+                session.end(unwelcome[peer])
 
     async def _stop(self) -> None:
         """Wait until all was said, and a moment for clients to hang up first."""

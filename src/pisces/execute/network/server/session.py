@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
+from pisces.errors import MissingPackageError
 from pisces.execute.network.coding import to_client
 from pisces.execute.network.messages import (
     MOST_TASKS,
@@ -14,7 +15,6 @@ from pisces.execute.network.messages import (
     Bye,
     Chunk,
     Content,
-    Encoding,
     Failure,
     FromClient,
     FromServer,
@@ -23,9 +23,9 @@ from pisces.execute.network.messages import (
     Result,
     WireError,
 )
-from pisces.execute.network.packing import Flat, Intake, check_chunk
+from pisces.execute.network.packing import Flat, Intake, check_chunk, check_length
 from pisces.execute.network.server.desk import Desk, Given, Member
-from pisces.execute.network.server.endings import DEAF, GONE, Ending
+from pisces.execute.network.server.endings import DEAF, FLOOD, GONE, Ending
 from pisces.execute.network.server.rates import Bucket
 from pisces.execute.network.server.shelf import LARGE_BYTES, Shelf, flat_of
 from pisces.types import Task
@@ -108,7 +108,7 @@ class Session:
     async def _ordered(self, given: Given) -> AsyncIterator[bytes]:
         task = given.task
         if self._desk.given.get(task.id) is not given:  # it was called off meanwhile
-            self._desk.fail(self._who, Failure(task.id, "it was never sent"))
+            self._desk.never_sent(self._who, task.id)
             return
         if self._has == task.version:
             yield to_client(self._order(given))
@@ -132,8 +132,9 @@ class Session:
         if isinstance(said, Chunk):
             await self._add(said.data)
             return
-        if not self._rate.take():
-            raise WireError("too many messages")
+        if not (self._is_due(said) or self._rate.take()):
+            self.end(FLOOD)
+            return
         if self._incoming is None:
             self.heard_at = self._clock()
         member = self._who
@@ -153,6 +154,10 @@ class Session:
             case Hello():
                 raise WireError("a second Hello")
 
+    def _is_due(self, said: FromClient) -> bool:
+        """Is it the one word of a task that was given? How often that comes is not up to it."""
+        return isinstance(said, Result | Failure) and self._told.get(said.task, False)
+
     @property
     def _who(self) -> Member:
         assert self.member is not None
@@ -167,14 +172,23 @@ class Session:
         self._check_told(result.task, is_open=self._told.get(result.task, False))
         if self._incoming is not None:
             raise WireError("a result in the middle of another")
-        self._incoming, self._left = result, result.content.num_bytes
-        wanted: Encoding = self._shelf.encoding
-        intake = Intake(result.content, self._desk.layout.size, wanted=wanted)
-        task = self._desk.wants(self._who, result.task)
-        self._intake = None if task is None else intake
-        if result.content.data:
-            self._left = 0
+        check_length(result.content.num_bytes, self._desk.layout.size)
+        self._incoming = result
+        self._left = result.content.num_bytes - len(result.content.data)
+        self._intake = self._intake_of(result)
+        if self._left == 0:
             await self._finish()
+
+    def _intake_of(self, result: Result) -> Intake | None:
+        """Where to put it; None: what follows is passed over."""
+        if self._desk.wants(self._who, result.task) is None:
+            self._desk.decline(self._who, result.task)
+            return None
+        try:
+            return Intake(result.content, self._desk.layout.size, wanted=self._shelf.encoding)
+        except WireError as error:
+            self._desk.reject(self._who, result.task, str(error))
+            return None
 
     async def _add(self, data: bytes) -> None:
         if self._incoming is None:
@@ -195,12 +209,19 @@ class Session:
         if intake is None:
             return
         task = self._desk.wants(self._who, result.task)
-        if task is not None:
+        if task is None:
+            self._desk.decline(self._who, result.task)
+            return
+        try:
             flat = await self._weights(intake, task)
-            self._desk.arrive(self._who, result, flat)
+        except (WireError, MissingPackageError) as error:
+            self._desk.reject(self._who, result.task, str(error))
+            return
+        self._desk.arrive(self._who, result, flat)
 
     async def _weights(self, intake: Intake, task: Task) -> Flat:
-        began = flat_of(task) if self._desk.terms.encoding == "float16" else None
+        # Not as the terms say: an earlier server of this run may have asked for something else.
+        began = flat_of(task) if intake.is_rounded else None
         if self._desk.layout.size * 8 <= LARGE_BYTES:
             return intake.weights(began)
         return await asyncio.get_running_loop().run_in_executor(None, intake.weights, began)

@@ -15,11 +15,11 @@ class Terms:
 
     at_least: int = 1  # clients with which the run, and its clock, begin
     patience_s: float = 60.0  # without a connection before a client counts as gone
-    beat_s: float = 30.0  # a client says something at least this often; after three it is silent
+    beat_s: float = 30.0  # a client says something this often; three missed: it is silent
     handshake_s: float = 10.0  # from a connection to a Hello
     linger_s: float = 5.0  # at the end: how long everybody may take to hear of it
     max_connections: int = 10_000  # at once
-    messages_per_s: float = 50.0  # of one client, on average; weights are not counted
+    messages_per_s: float = 50.0  # of one client, on average; results are not counted
     connects_per_minute: float = 30.0  # of one name
     encoding: Literal["float32", "float16"] = "float32"  # of results
     zstd: bool = False  # compress weights, both ways

@@ -181,8 +181,8 @@ def is_loopback(host: str) -> bool:
 class Revoked:
     """The serial numbers of a revocation list, as the file is now.
 
-    A file that is damaged at first is an error. Later on, one that is damaged or lost changes
-    nothing: those who are known to be revoked stay so.
+    A file that is damaged at first is an error. Later on, one that is damaged, lost or older
+    changes nothing: those who are known to be revoked stay so.
     """
 
     def __init__(self, path: Path, authority: bytes) -> None:
@@ -192,16 +192,20 @@ class Revoked:
         self._serials = frozenset() if self._seen is None else self._read()
 
     def __contains__(self, serial: int) -> bool:
-        """Is it revoked? Looks whether the file has changed."""
+        """Is it revoked?"""
+        return serial in self.serials()
+
+    def serials(self) -> frozenset[int]:
+        """All that are revoked. Looks whether the file has changed."""
         seen = self._stamp()
         if seen != self._seen:
             self._seen = seen
             self._look_again()
-        return serial in self._serials
+        return self._serials
 
     def _look_again(self) -> None:
         try:
-            self._serials = self._read()
+            self._serials |= self._read()
         except ConfigError as error:
             log.warning("%s; until then, those stay revoked that were", error)
 
