@@ -48,7 +48,7 @@ def retry_s(attempt: int, rng: random.Random) -> float:
     return rng.uniform(0.0, min(LONGEST_S, SHORTEST_S * 2.0 ** min(attempt, 16)))
 
 
-class Network:
+class Talker:
     """The thread that talks to the server."""
 
     def __init__(self, dial: Dial, bench: Bench) -> None:
@@ -152,20 +152,20 @@ def take_part(
     stays on the disk. A server that refuses for good is a `RefusedError`.
     """
     bench = Bench(about, holding, on)
-    network = Network(dial, bench)
+    talker = Talker(dial, bench)
     with _terminable():
         num_tasks = 0
         try:
-            network.start()
+            talker.start()
             while (what := _next(bench)) is not None:
                 if isinstance(what, Welcome):
                     trainee.prepare(what)
                 elif (job := bench.begin(what)) is not None:
-                    num_tasks += _train(job, trainee, bench, network)
+                    num_tasks += _train(job, trainee, bench, talker)
         finally:
-            network.soon(bench.call_all_off)  # after what is finished
-            network.leave(LEAVE_S + 2.0)
-    return _outcome(network, num_tasks)
+            talker.soon(bench.call_all_off)  # after what is finished
+            talker.leave(LEAVE_S + 2.0)
+    return _outcome(talker, num_tasks)
 
 
 def _next(bench: Bench) -> Welcome | int | None:
@@ -175,29 +175,29 @@ def _next(bench: Bench) -> Welcome | int | None:
             return bench.todo.get(timeout=LOOK_S)
 
 
-def _outcome(network: Network, num_tasks: int) -> Outcome:
-    if network.error is not None:
-        raise network.error
-    if network.ended.is_refused:
-        raise RefusedError(network.ended.reason)
-    return Outcome(network.ended.reason, num_tasks)
+def _outcome(talker: Talker, num_tasks: int) -> Outcome:
+    if talker.error is not None:
+        raise talker.error
+    if talker.ended.is_refused:
+        raise RefusedError(talker.ended.reason)
+    return Outcome(talker.ended.reason, num_tasks)
 
 
-def _train(job: Job, trainee: Trainee, bench: Bench, network: Network) -> bool:
+def _train(job: Job, trainee: Trainee, bench: Bench, talker: Talker) -> bool:
     """Do one task; whatever goes wrong with it is told, and the next may come."""
     try:
         job.work.check()  # it may have waited
         held = bench.packed(job, trainee.train(job))
     except CalledOff as error:
-        network.soon(bench.failed, job, reason_of(error))
+        talker.soon(bench.failed, job, reason_of(error))
         return False
     except Exception as error:
         if not job.work.called_off:
             # What the user can mend needs no traceback.
             log.error("task %d failed: %s", job.work.task, error, exc_info=_trace(error))
-        network.soon(bench.failed, job, reason_of(error))
+        talker.soon(bench.failed, job, reason_of(error))
         return False
-    network.soon(bench.finished, job, held)
+    talker.soon(bench.finished, job, held)
     return True
 
 
