@@ -28,9 +28,7 @@ from pisces.execute.network.client.entrance import Entrance
 from pisces.execute.network.client.joining import Outcome, take_part
 from pisces.execute.network.client.progress import Progress, Watcher
 from pisces.execute.network.client.work import CalledOff, Job, Trained, Work
-from pisces.execute.network.messages import (
-    Welcome,
-)
+from pisces.execute.network.messages import Welcome
 from pisces.execute.network.packing import Flat
 from pisces.types import Layout, Report
 
