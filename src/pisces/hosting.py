@@ -25,7 +25,8 @@ from pisces.execute.network.server.metrics import Metrics, served
 from pisces.execute.network.server.stats import Stats
 from pisces.execute.network.server.terms import Terms
 from pisces.execute.network.trust.core_log import heard
-from pisces.models.flat import state_dict_of
+from pisces.models.flat import layout_of, state_dict_of
+from pisces.parts import Simulation
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.lines import Line, Recorder, Tee
 from pisces.resuming import Job, made_of
@@ -138,22 +139,9 @@ def serve(
     _warn_of_what_is_simulated(config)
     torch.set_num_threads(config.train.threads)
     simulation = build.simulation(config)
-    limits = replace(simulation.limits, max_clients=config.clients.count)
-    federation = replace(simulation.federation(), limits=limits)
-    host = Host(
-        place,
-        federation.weights.layout,
-        limits,
-        terms_of(config.network),
-        settings_of(config, simulation.data),
-        simulation.latency if emulate else None,
-    )
+    host = _host(config, place, simulation, emulate=emulate)
+    federation = replace(simulation.federation(), limits=host.limits)
     with host.watched() as metrics:
-
-        def recall_all(line: Line) -> None:
-            metrics.add(line)
-            recall(line)
-
         return run(
             federation,
             host.opens,
@@ -166,9 +154,28 @@ def serve(
             listener=Tee(metrics, *([] if listener is None else [listener])),
             checkpoints=Checkpoints(**config.checkpoint.model_dump()),
             resume=job.is_begun,
-            recall=recall_all,
+            recall=_each(metrics.add, recall),
             ready=lambda: ready(host),
         )
+
+
+def _each(*listeners: Callable[[Line], None]) -> Callable[[Line], None]:
+    def tell(line: Line) -> None:
+        for listener in listeners:
+            listener(line)
+
+    return tell
+
+
+def _host(config: cfg.Config, place: Place, simulation: Simulation, *, emulate: bool) -> Host:
+    return Host(
+        place,
+        layout_of(simulation.model),
+        replace(simulation.limits, max_clients=config.clients.count),
+        terms_of(config.network),
+        settings_of(config, simulation.data),
+        simulation.latency if emulate else None,
+    )
 
 
 def _warn_of_what_is_simulated(config: cfg.Config) -> None:

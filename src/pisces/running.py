@@ -71,27 +71,18 @@ def run(
     folder's config; `made` says what the run is, beside what the federation says; `tensors` are
     what is saved of the last version. `ready` is called when nothing keeps it from beginning.
     """
-    about = about or tomlkit.dumps(
-        {"made_in": "Python", "protocol": protocol, "seed": federation.seed}
-    )
+    about = about or _made_here(protocol, federation.seed)
     what = identity(federation, protocol, made)
     tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
-    path = None if folder is None else folder.path
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
     recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
-    began = time.perf_counter()
-
-    def clock() -> float:
-        return time.perf_counter() - began
-
+    clock = _stopwatch()
     with (
         closing(recorder),
         _wired(federation, recorder, opens, folder, what, journaling) as wired,
         _on_signals(wired[0], also_terminated=checkpoints is not None) as heard,
     ):
         coordinator, tape = wired
-        if folder is not None and coordinator.is_real_time:
-            folder.write_behind()
         kept = folder and Kept(folder, coordinator, what, clock, tape)
         if kept and resume:
             for line in kept.take_up(about, federation.weights.flat.device):
@@ -105,7 +96,18 @@ def run(
             folder.finish(summary, tensors(weights), wall_s)
     if coordinator.reason == "interrupted":
         raise Terminated if signal.SIGTERM in heard else KeyboardInterrupt
+    path = None if folder is None else folder.path
     return Ran(weights, {**summary, "wall_s": wall_s}, path, memory)
+
+
+def _made_here(protocol: str, seed: int) -> str:
+    """What stands in place of a config."""
+    return tomlkit.dumps({"made_in": "Python", "protocol": protocol, "seed": seed})
+
+
+def _stopwatch() -> Callable[[], float]:
+    began = time.perf_counter()
+    return lambda: time.perf_counter() - began
 
 
 @contextmanager
@@ -126,6 +128,8 @@ def _wired(
         coordinator = build.wire(federation, recorder, executor, tape)
         stack.pop_all()  # all went well
     with closing(coordinator):
+        if folder is not None and coordinator.is_real_time:
+            folder.write_behind()
         yield coordinator, tape
 
 

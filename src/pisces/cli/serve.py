@@ -101,28 +101,23 @@ def carry_out(job: Job, place: Place, *, emulate: bool, as_json: bool, quiet: bo
     settings, terminated = job.config, False
     standing = Standing(job.name, settings.seed, settings.stop)
     board = ServerBoard(settings.stop.metric, [standing])
-
-    def ready(host: Host) -> None:
-        board.host = host
-        stderr.print(f"listening on {host.address}", highlight=False, markup=False, soft_wrap=True)
-
     with suppress(KeyboardInterrupt), shown(board, quiet, by_itself=True) as redraw:
+        listener, recall, ready = Listener(standing, redraw), standing.add, board.listens
         try:
             hosting.serve(
-                job,
-                place,
-                emulate=emulate,
-                listener=Listener(standing, redraw),
-                recall=standing.add,
-                ready=ready,
+                job, place, emulate=emulate, listener=listener, recall=recall, ready=ready
             )
         except Terminated:
             terminated = True
         except FinishedError as error:
-            stderr.print(str(error), highlight=False, markup=False, soft_wrap=True)
+            _say(str(error))
     require_summary(job.folder)
     summary = show(Run.open(job.folder), as_json, (), _again(job, place, emulate))
     raise typer.Exit(code_of(summary, terminated=terminated))
+
+
+def _say(text: str) -> None:
+    stderr.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _again(job: Job, place: Place, emulate: bool) -> str:
@@ -137,6 +132,11 @@ class ServerBoard(Board):
     """The board of a run, and below it who is there."""
 
     host: Host | None = field(default=None)
+
+    def listens(self, host: Host) -> None:
+        """From now on there is a server."""
+        self.host = host
+        _say(f"listening on {host.address}")
 
     def __rich__(self) -> RenderableType:
         table = Board.__rich__(self)
