@@ -291,3 +291,27 @@ def test_results_and_tasks_of_another_run_are_not_this_ones() -> None:
     at.enter("a", Hello(10, "a", run="another", holds=(0,), trains=(0,)), line)
     assert (line.said[0].wanted, line.said[0].settled) == ((), ())
     assert [words.task.id for words in line.said[1:]] == [0]  # and it is sent this one's
+
+
+def test_who_fails_again_and_again_is_told_of_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    at, _, _ = desk()
+    member, _ = entered(at)
+
+    def fail(times: int) -> None:
+        for number in range(times):
+            at.give(given(number, 0))
+            at.fail(member, Failure(number, "no such column: age"))
+
+    fail(4)
+    assert caplog.messages == []
+    fail(46)
+    assert [message[:30] for message in caplog.messages] == [
+        "client 0: 5 tasks failed in a ",
+        "client 0: 50 tasks failed in a",
+    ]
+    at.give(given(0, 0))
+    at.arrive(member, result(0), FLAT)
+    fail(5)
+    assert len(caplog.messages) == 3

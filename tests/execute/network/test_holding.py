@@ -184,3 +184,10 @@ def test_the_folder_is_by_name_and_authority(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert default_folder("a/../b", b"").parent == tmp_path / "home/.cache/pisces/held"
     assert "/" not in default_folder("a/../b", b"").name
+
+
+@pytest.mark.parametrize("name", ["5 copy", "abc", "-5", "99999999999999999999", "٣"])
+def test_files_that_are_none_of_ours_are_left_alone(tmp_path: Path, name: str) -> None:
+    holding = Holding(tmp_path)
+    (tmp_path / f"{module._digest('run')}-{name}.held").write_text("?")
+    assert holding.tasks("run") == []

@@ -100,7 +100,11 @@ class Holding:
         """Whose results of a run are there."""
         start = f"{_digest(run)}-"
         stems = [path.stem for path in self._files() if path.name.startswith(start)]
-        return sorted(int(stem.removeprefix(start)) for stem in stems)
+        tasks = [stem.removeprefix(start) for stem in stems]
+        # Whatever else somebody put there is none of ours.
+        return sorted(
+            int(task) for task in tasks if task.isascii() and task.isdecimal() and len(task) < 19
+        )
 
     def latest_run(self) -> str:
         """The run of the newest result; empty: there is none."""

@@ -10,6 +10,7 @@ that came is *unsafe* until the loop has written it down; only then its client m
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -32,6 +33,9 @@ from pisces.execute.network.server.roster import NumberError, Roster
 from pisces.execute.network.server.terms import Terms
 from pisces.types import Event, Failed, Joined, Layout, Left, Report, Task
 
+log = logging.getLogger("pisces")
+
+WORTH_A_WORD = (5, 50, 500)  # failures of one client in a row
 AT = 0.0  # the loop's thread says when
 
 
@@ -93,6 +97,7 @@ class Member:
     leaving: Any = None  # the timer that ends patience
     said_bye: bool = False  # on the line it has
     num_joins: int = 0  # that the loop was told of
+    num_failed: int = 0  # tasks in a row
 
 
 @dataclass(slots=True)
@@ -230,6 +235,7 @@ class Desk:
             self.decline(member, result.task)
             return
         self._take_back(result.task)
+        member.num_failed = 0
         self.unsafe[result.task] = member.number
         self.tell(Landed(result.task, member.number, flat, result.report))
 
@@ -239,6 +245,10 @@ class Desk:
             self._heard(member, failure.task)
             return False
         self._take_back(failure.task)
+        member.num_failed += 1
+        if member.num_failed in WORTH_A_WORD:
+            told = (member.number, member.num_failed, failure.reason)
+            log.warning("client %d: %d tasks failed in a row, the last by: %s", *told)
         self.tell(Failed(AT, member.number, failure.reason or "failed", failure.task))
         return True
 
