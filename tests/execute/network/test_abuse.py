@@ -385,10 +385,10 @@ def test_lines_that_are_not_read_leave_nothing_behind(caplog: pytest.LogCaptureF
         net.executor.submit(replace(task(0, 0), weights=weights))
         net.executor.send()
         first.order()
-        stats, service = net.stats, net.executor._service
+        service = net.executor._service
         for number in range(1, 7):
             net.raw("deaf", reads=False).say(Hello(10, name="deaf"))
-            net.becomes(lambda number=number: stats.refused["replaced"] == number)  # type: ignore[misc]
+            net.becomes(lambda number=number: net.stats.refused["replaced"] == number)  # type: ignore[misc]
             time.sleep(0.05)  # to be sent weights, which it does not read
         assert service._num_lines["deaf"] <= 8
         net.joined("another")

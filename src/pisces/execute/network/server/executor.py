@@ -83,10 +83,8 @@ class NetworkExecutor(Executor):
 
     @property
     def stats(self) -> Stats:
-        """What is counted; tasks that clients have included."""
-        stats = self._service.stats
-        stats.num_given = len(self._running)
-        return stats
+        """What is counted by now, tasks that clients have included; from any thread."""
+        return self._service.stats.copy(len(self._running))
 
     def refuse(self, reason: str) -> None:
         """Count somebody whom the TLS handshake kept out; from any thread."""
