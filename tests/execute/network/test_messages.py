@@ -95,7 +95,7 @@ of_servers = st.one_of(
         *(numbers, words, layouts(), st.text(st.characters(codec="utf-8"))),
         *(positive, tasks, tasks, encodings, st.booleans()),
     ),
-    st.builds(Order, numbers, numbers, plans, numbers, st.none() | floats, st.none() | contents),
+    st.builds(Order, numbers, numbers, plans, numbers, st.none() | contents),
     st.builds(Chunk, st.binary(max_size=50)),
     st.builds(Acknowledged, numbers),
     st.builds(CalledOff, numbers, words),
