@@ -754,21 +754,21 @@ NONSENSE: dict[str, list[Any]] = {
     "a chunk of nothing": [Welcome(0, "run", LAYOUT), Chunk(b"1")],
     "another size": [
         Welcome(0, "run", LAYOUT),
-        Order(1, 0, Plan(), 1, None, _content(num_bytes=40)),
+        Order(1, 0, Plan(), 1, _content(num_bytes=40)),
     ],
     "another type": [
         Welcome(0, "run", LAYOUT),
-        Order(1, 0, Plan(), 1, None, _content(encoding="float64", num_bytes=72)),
+        Order(1, 0, Plan(), 1, _content(encoding="float64", num_bytes=72)),
     ],
     "more than announced": [
         Welcome(0, "run", LAYOUT),
-        Order(1, 0, Plan(), 1, None, _content()),
+        Order(1, 0, Plan(), 1, _content()),
         Chunk(bytes(37)),
     ],
     "weights in weights": [
         Welcome(0, "run", LAYOUT),
-        Order(1, 0, Plan(), 1, None, _content()),
-        Order(2, 0, Plan(), 1, None, _content()),
+        Order(1, 0, Plan(), 1, _content()),
+        Order(2, 0, Plan(), 1, _content()),
     ],
     "too large a message": [bytes(connection.MOST_MESSAGE_BYTES + 1)],
 }
