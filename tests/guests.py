@@ -13,14 +13,7 @@ import grpc
 import numpy as np
 
 from pisces.execute.network.coding import from_server, to_server
-from pisces.execute.network.messages import (
-    Bye,
-    Hello,
-    Order,
-    Over,
-    Result,
-    Welcome,
-)
+from pisces.execute.network.messages import Bye, Hello, Order, Over, Result, Welcome
 from pisces.execute.network.packing import pack, parts
 from pisces.execute.network.trust.tls import Identity, channel_credentials
 from pisces.execute.network.wire import TALK

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pisces import config as cfg
-from pisces import tables
+from pisces import latencies
 from pisces.config import Config, check, load, parse, to_toml
 from pisces.errors import ConfigError
 
@@ -33,7 +33,7 @@ def test_nothing_given_is_every_default() -> None:
         100,
         20,
     )
-    assert config.latency == tables.Zipf(a=1.2, min_s=15.0, max_s=180.0)
+    assert config.latency == latencies.Zipf(a=1.2, min_s=15.0, max_s=180.0)
 
 
 def test_tables_and_keys_are_read() -> None:
@@ -50,7 +50,7 @@ def test_tables_and_keys_are_read() -> None:
         """
     )
     assert (config.protocol, config.clients.count) == ("fedbuff", 30)
-    assert config.latency == tables.ConstantLatency(seconds=4.0)
+    assert config.latency == latencies.ConstantLatency(seconds=4.0)
     assert config.protocols == {"fedbuff": {"buffer_size": 5}}
 
 
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_latency_is_zipf_unless_said() -> None:
-    assert parse("[latency]\nmin_s = 5.0").latency == tables.Zipf(min_s=5.0)
+    assert parse("[latency]\nmin_s = 5.0").latency == latencies.Zipf(min_s=5.0)
 
 
 def test_no_limit_is_infinity() -> None:

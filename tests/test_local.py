@@ -16,12 +16,7 @@ from pisces import build, config, local, world
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError, DataError
 from pisces.execute.network.client.work import CalledOff, Job, Work
-from pisces.execute.network.messages import (
-    Bye,
-    Failure,
-    Pull,
-    Welcome,
-)
+from pisces.execute.network.messages import Bye, Failure, Pull, Welcome
 from pisces.hosting import settings_of
 from pisces.models.flat import flatten
 from pisces.train.sequential import SequentialTrainer

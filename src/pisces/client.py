@@ -24,13 +24,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pisces.errors import ConfigError, DataError
-from pisces.execute.network.client.bench import Progress, Watcher
 from pisces.execute.network.client.entrance import Entrance
 from pisces.execute.network.client.joining import Outcome, take_part
+from pisces.execute.network.client.progress import Progress, Watcher
 from pisces.execute.network.client.work import CalledOff, Job, Trained, Work
-from pisces.execute.network.messages import (
-    Welcome,
-)
+from pisces.execute.network.messages import Welcome
 from pisces.execute.network.packing import Flat
 from pisces.types import Layout, Report
 

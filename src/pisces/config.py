@@ -1,7 +1,7 @@
 """A run's settings: typed, checked before anything starts, read from and written to TOML.
 
 Unknown keys, wrong types and impossible values are refused in one line each that names the key, the
-rule and the value. What the tables hold stands in `tables.py`.
+rule and the value. What the tables hold stands in `tables.py` and `latencies.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from pisces.errors import ConfigError
 from pisces.explain import explain
+from pisces.latencies import Latency, UniformLatency, Zipf
 from pisces.policy import ANSWERS
 from pisces.tables import (
     Availability,
@@ -27,7 +28,6 @@ from pisces.tables import (
     Evaluate,
     Failures,
     Hostile,
-    Latency,
     Limits,
     Model,
     Network,
@@ -36,8 +36,6 @@ from pisces.tables import (
     Section,
     StopAt,
     Train,
-    UniformLatency,
-    Zipf,
 )
 
 MOST_BYTES = 4 << 20  # of a config file: half a million sizes of clients, if need be

@@ -24,13 +24,11 @@ from torch.utils.data import Dataset
 
 from pisces.data.federated import FederatedData, Pair
 from pisces.errors import ConfigError, DataError
-from pisces.execute.network.client.bench import Watcher
 from pisces.execute.network.client.entrance import Entrance
 from pisces.execute.network.client.joining import Outcome, take_part
+from pisces.execute.network.client.progress import Watcher
 from pisces.execute.network.client.work import Job, Trained, Work
-from pisces.execute.network.messages import (
-    Welcome,
-)
+from pisces.execute.network.messages import Welcome
 from pisces.machine import device_of
 from pisces.models.catalogue import MODELS
 from pisces.models.flat import layout_of

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pisces import config as cfg
-from pisces import tables
+from pisces import latencies, tables
 from pisces.data import corrupt, datasets, finding, partition
 from pisces.data.catalogue import CATALOGUE
 from pisces.data.federated import FederatedData, Pair
@@ -252,17 +252,17 @@ def base_latency(config: cfg.Config) -> NDArray[np.float64] | None:
     """Each client's latency; None where it depends on the data."""
     num, rng = config.clients.count, generator(config.seed, "latency")
     match config.latency:
-        case tables.Zipf(a=a, min_s=min_s, max_s=max_s):
+        case latencies.Zipf(a=a, min_s=min_s, max_s=max_s):
             return latency.zipf(num, a, min_s, max_s, rng)
-        case tables.ConstantLatency(seconds=seconds):
+        case latencies.ConstantLatency(seconds=seconds):
             return latency.constant(num, seconds)
-        case tables.UniformLatency(min_s=min_s, max_s=max_s):
+        case latencies.UniformLatency(min_s=min_s, max_s=max_s):
             return latency.uniform(num, min_s, max_s, rng)
-        case tables.LognormalLatency(median_s=median_s, sigma=sigma):
+        case latencies.LognormalLatency(median_s=median_s, sigma=sigma):
             return latency.lognormal(num, median_s, sigma, rng)
-        case tables.TraceLatency(path=path):
+        case latencies.TraceLatency(path=path):
             return latency.from_trace(path, num)
-        case tables.ComputeLatency():
+        case latencies.ComputeLatency():
             return None
 
 
@@ -271,7 +271,7 @@ def latency_of(
 ) -> latency.Latency:
     """How long tasks take."""
     c, num = config.latency, config.clients.count
-    if not isinstance(c, tables.ComputeLatency):
+    if not isinstance(c, latencies.ComputeLatency):
         return latency.PerClient(_needed(base_s), c.jitter, config.seed)
     rng = generator(config.seed, "latency")
     return latency.ComputeAndNetwork(

@@ -16,9 +16,7 @@ from scripted import Talk, serving
 
 from pisces.cli.join import line
 from pisces.client import Progress
-from pisces.execute.network.messages import (
-    Bye,
-)
+from pisces.execute.network.messages import Bye
 
 Pisces = Callable[..., Any]
 COMMAND = [sys.executable, "-m", "pisces.cli.main"]

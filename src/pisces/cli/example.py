@@ -12,9 +12,10 @@ from pydantic.fields import FieldInfo
 
 from pisces.build import PARTS, PROTOCOLS, settings_of
 from pisces.config import Config, sections
+from pisces.latencies import Zipf
 from pisces.policy import ANSWERS
 from pisces.settings import schema_of
-from pisces.tables import Section, Zipf
+from pisces.tables import Section
 
 WIDTH = 34  # column of the comments
 

@@ -88,14 +88,14 @@ def join(
             "give --data (what to learn from) or --train (code of your own), one of both"
         )
     door = {"identity": identity, "insecure": insecure, "name": name, "number": shard, "keep": keep}
-    board = Board()
+    status = StatusLine()
     if train is not None:
         part = _own_code(address, train, examples, door)
     else:
         part = _own_data(address, str(data), shard, door, device=device, threads=threads)
-    with board.shown(quiet or as_json), _core_unheard():
-        outcome = _carried_out(part, board)
-    _show(outcome, board, as_json)
+    with status.shown(quiet or as_json), _core_unheard():
+        outcome = _carried_out(part, status)
+    _show(outcome, status, as_json)
     if outcome.num_failed and not outcome.num_tasks:
         raise typer.Exit(NOTHING_TRAINED)
 
@@ -158,9 +158,9 @@ def found(where: str, option: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _carried_out(part: Callable[[Any], Outcome], board: Board) -> Outcome:
+def _carried_out(part: Callable[[Any], Outcome], status: StatusLine) -> Outcome:
     try:
-        return part(board.update)
+        return part(status.update)
     except RefusedError as error:
         _end(str(error), REFUSED)
     except Terminated:
@@ -174,7 +174,7 @@ def _end(reason: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-class Board:
+class StatusLine:
     """One line that says where a client stands."""
 
     def __init__(self) -> None:
@@ -210,8 +210,8 @@ def line(p: Progress) -> str:
     return f"{state}: {doing}, done {p.num_done}, held {p.num_held}{loss}"
 
 
-def _show(outcome: Outcome, board: Board, as_json: bool) -> None:
-    done, held = (0, 0) if board.last is None else (board.last.num_done, board.last.num_held)
+def _show(outcome: Outcome, status: StatusLine, as_json: bool) -> None:
+    done, held = (0, 0) if status.last is None else (status.last.num_done, status.last.num_held)
     if as_json:
         told = {"reason": outcome.reason, "tasks": outcome.num_tasks, "done": done, "held": held}
         print_json({**told, "failed": outcome.num_failed})

@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 from scripted import Talk, serving
 
-from pisces.execute.network.messages import (
-    Bye,
-    Result,
-)
+from pisces.execute.network.messages import Bye, Result
 
 HEAVY = ("torch", "matplotlib", "pydantic", "sklearn", "rich", "typer", "tomlkit", "safetensors")
 CLIENT = """

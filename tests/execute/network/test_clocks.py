@@ -17,11 +17,7 @@ from runs import NUM_EXAMPLES, START, NoopTrainer, Sessions, outcome, policies
 
 from pisces.execute.base import Executor
 from pisces.execute.latency import Latency
-from pisces.execute.network.messages import (
-    Bye,
-    Order,
-    Result,
-)
+from pisces.execute.network.messages import Bye, Order, Result
 from pisces.execute.network.packing import pack
 from pisces.execute.virtual import VirtualExecutor
 from pisces.federation import Federation

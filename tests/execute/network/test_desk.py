@@ -253,7 +253,7 @@ def test_who_comes_after_the_end_hears_of_it() -> None:
 def test_a_client_overdue_since_before_a_restart_is_used_again() -> None:
     at, told, _ = desk()
     at.roster.number_of("a")
-    at.take_over([given(5, 0)], [0])
+    at.take_over([task(5, 0)], [0])
     at.expire(5, 0, 0)
     member, _ = entered(at, trains=(5,))
     assert told == []  # it is at the task whose time is up
@@ -273,7 +273,7 @@ def test_who_comes_back_with_other_data_is_told_with_it() -> None:
 def test_a_result_on_its_way_to_the_disk_is_neither_asked_for_nor_forgotten() -> None:
     at, _, _ = desk()
     member, _ = entered(at)
-    at.give(given(0, 0))
+    at.give(task(0, 0))
     at.arrive(member, result(0), FLAT)
     _, line = entered(at, holds=(0,))
     assert (line.said[0].wanted, line.said[0].settled) == ((), ())
@@ -286,11 +286,11 @@ def test_a_result_on_its_way_to_the_disk_is_neither_asked_for_nor_forgotten() ->
 def test_results_and_tasks_of_another_run_are_not_this_ones() -> None:
     at, _, _ = desk()
     entered(at)
-    at.give(given(0, 0))
+    at.give(task(0, 0))
     line = FakeLine(at)
     at.enter("a", Hello(10, "a", run="another", holds=(0,), trains=(0,)), line)
     assert (line.said[0].wanted, line.said[0].settled) == ((), ())
-    assert [words.task.id for words in line.said[1:]] == [0]  # and it is sent this one's
+    assert [words.id for words in line.said[1:]] == [0]  # and it is sent this one's
 
 
 def test_who_fails_again_and_again_is_told_of_now_and_then(
@@ -301,7 +301,7 @@ def test_who_fails_again_and_again_is_told_of_now_and_then(
 
     def fail(times: int) -> None:
         for number in range(times):
-            at.give(given(number, 0))
+            at.give(task(number, 0))
             at.fail(member, Failure(number, "no such column: age"))
 
     fail(4)
@@ -311,7 +311,7 @@ def test_who_fails_again_and_again_is_told_of_now_and_then(
         "client 0: 5 tasks failed in a ",
         "client 0: 50 tasks failed in a",
     ]
-    at.give(given(0, 0))
+    at.give(task(0, 0))
     at.arrive(member, result(0), FLAT)
     fail(5)
     assert len(caplog.messages) == 3

@@ -13,9 +13,7 @@ import pytest
 from pisces.errors import RunError
 from pisces.execute.network.client import holding as module
 from pisces.execute.network.client.holding import KEPT_S, Held, Holding, default_folder
-from pisces.execute.network.messages import (
-    Result,
-)
+from pisces.execute.network.messages import Result
 from pisces.execute.network.packing import pack, pack_step
 from pisces.types import Report
 

@@ -7,13 +7,12 @@ What is finished is sent and put on the disk at the same time: the disk is what 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import SimpleQueue
-from typing import Literal, TypeAlias
 
 from pisces.execute.network.client.connection import Connection, Ears
 from pisces.execute.network.client.holding import Held, Holding
+from pisces.execute.network.client.progress import Progress, Watcher
 from pisces.execute.network.client.stock import Stock
 from pisces.execute.network.client.work import Job, Trained, Work
 from pisces.execute.network.messages import (
@@ -32,24 +31,6 @@ log = logging.getLogger("pisces")
 
 MOST_WAITING = 8  # tasks of one client
 CALLED_OFF = "called off"  # the reason of a failure that nobody minds
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a client stands, for people who watch it."""
-
-    state: Literal["connecting", "connected", "retrying", "over"] = "connecting"
-    reason: str = ""  # why it has to try again
-    retry_s: float = 0.0
-    number: int | None = None
-    task: int | None = None
-    version: int | None = None
-    num_done: int = 0  # the server has them
-    num_held: int = 0  # it does not have them yet
-    loss: float | None = None  # of the task finished last
-
-
-Watcher: TypeAlias = Callable[[Progress], None]
 
 
 class Bench(Ears):

@@ -12,9 +12,7 @@ from pathlib import Path
 from pisces.errors import ConfigError
 from pisces.execute.network.client.connection import Dial, dial
 from pisces.execute.network.client.holding import Holding, default_folder
-from pisces.execute.network.messages import (
-    Hello,
-)
+from pisces.execute.network.messages import Hello
 from pisces.execute.network.trust.tls import Identity, channel_credentials, is_loopback
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -19,10 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pisces.errors import RunError
-from pisces.execute.network.messages import (
-    Content,
-    Result,
-)
+from pisces.execute.network.messages import Content, Result
 from pisces.types import Report
 
 log = logging.getLogger("pisces")

@@ -16,9 +16,10 @@ from queue import Empty
 from typing import Any
 
 from pisces.errors import PiscesError, RefusedError, Terminated
-from pisces.execute.network.client.bench import Bench, Watcher
+from pisces.execute.network.client.bench import Bench
 from pisces.execute.network.client.connection import Connection, Dial, Ended
 from pisces.execute.network.client.holding import Holding
+from pisces.execute.network.client.progress import Watcher
 from pisces.execute.network.client.work import CalledOff, Job, Trainee
 from pisces.execute.network.messages import (
     Hello,
@@ -52,7 +53,7 @@ def retry_s(attempt: int, rng: random.Random) -> float:
     return rng.uniform(0.0, min(LONGEST_S, SHORTEST_S * 2.0 ** min(attempt, 16)))
 
 
-class Network:
+class Talker:
     """The thread that talks to the server."""
 
     def __init__(self, dial: Dial, bench: Bench) -> None:
@@ -192,24 +193,24 @@ def take_part(
     stays on the disk. A server that refuses for good is a `RefusedError`.
     """
     bench = Bench(about, holding, on)
-    network = Network(dial, bench)
+    talker = Talker(dial, bench)
     tally = Tally()
     with _terminable():
         try:
-            network.start()
+            talker.start()
             while (what := _next(bench)) is not None:
                 if isinstance(what, Welcome):
                     trainee.prepare(what)
                 elif (job := bench.begin(what)) is not None:
-                    _train(job, trainee, bench, network, tally)
-                    network.pause(tally.pause_s)
+                    _train(job, trainee, bench, talker, tally)
+                    talker.pause(tally.pause_s)
         except KeyboardInterrupt:
-            if not network.has_interrupted:
+            if not talker.has_interrupted:
                 raise
         finally:
-            network.soon(bench.call_all_off)  # after what is finished
-            network.leave(LEAVE_S + 2.0)
-    return _outcome(network, tally)
+            talker.soon(bench.call_all_off)  # after what is finished
+            talker.leave(LEAVE_S + 2.0)
+    return _outcome(talker, tally)
 
 
 @dataclass(slots=True)
@@ -243,33 +244,33 @@ def _next(bench: Bench) -> Welcome | int | None:
             return bench.todo.get(timeout=LOOK_S)
 
 
-def _outcome(network: Network, tally: Tally) -> Outcome:
-    if network.error is not None:
-        raise network.error
-    if network.ended.is_refused:
-        raise RefusedError(network.ended.reason)
-    return Outcome(network.ended.reason, tally.num_done, tally.num_failed)
+def _outcome(talker: Talker, tally: Tally) -> Outcome:
+    if talker.error is not None:
+        raise talker.error
+    if talker.ended.is_refused:
+        raise RefusedError(talker.ended.reason)
+    return Outcome(talker.ended.reason, tally.num_done, tally.num_failed)
 
 
-def _train(job: Job, trainee: Trainee, bench: Bench, network: Network, tally: Tally) -> None:
+def _train(job: Job, trainee: Trainee, bench: Bench, talker: Talker, tally: Tally) -> None:
     """Do one task; whatever goes wrong with it is told, and the next may come."""
-    network.is_idle.clear()
+    talker.is_idle.clear()
     try:
         job.work.check()  # it may have waited
         held = bench.packed(job, trainee.train(job))
     except CalledOff as error:
-        network.soon(bench.failed, job, reason_of(error))
+        talker.soon(bench.failed, job, reason_of(error))
     except Exception as error:
         tally.failed()
         if not job.work.called_off:
             # What the user can mend needs no traceback.
             log.error("task %d failed: %s", job.work.task, error, exc_info=_trace(error))
-        network.soon(bench.failed, job, reason_of(error))
+        talker.soon(bench.failed, job, reason_of(error))
     else:
         tally.done()
-        network.soon(bench.finished, job, held)
+        talker.soon(bench.finished, job, held)
     finally:
-        network.is_idle.set()
+        talker.is_idle.set()
 
 
 def _trace(error: Exception) -> bool:

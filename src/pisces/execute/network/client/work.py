@@ -6,9 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pisces.execute.network.messages import (
-    Welcome,
-)
+from pisces.execute.network.messages import Welcome
 from pisces.execute.network.packing import Flat
 from pisces.types import Layout, Plan, Report
 
