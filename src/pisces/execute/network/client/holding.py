@@ -82,7 +82,8 @@ class Holding:
         return True
 
     def _write(self, held: Held, path: Path) -> None:
-        with path.open("wb") as file:
+        # An update tells of the data it comes from: it is nobody else's business.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(_header(held))
             file.write(held.data)
             file.flush()
