@@ -21,11 +21,12 @@ test-lowest: $(VENV)/.dev  ## the tests with the oldest libraries we claim to wo
 	.venv-lowest/bin/pip install --quiet --constraint constraints-lowest.txt --editable '.[dev]'
 	.venv-lowest/bin/python -m pytest --numprocesses 2 -m "not long"
 
-bench: $(VENV)/.dev  ## speed on this machine's cores, also beside peers: 32 minutes (PISCES_DATA: see benchmarks/README)
+bench: $(VENV)/.dev  ## speed on this machine's cores, also beside peers: 45 minutes (PISCES_DATA: see benchmarks/README)
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/checkpoints.py
 	$(BIN)/python benchmarks/journal.py
+	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/paper_mnist.py
 	PYTHON=$(PYTHON) sh benchmarks/peers/make_envs.sh
 	$(BIN)/python benchmarks/peers/compare.py

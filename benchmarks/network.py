@@ -61,14 +61,18 @@ def measured(kind: str, certs: Path, clients: int, **asked: Any) -> Row:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert server.stdout is not None
-    assert server.stdout.readline() == "ready\n"
-    crowds = start_clients(f"127.0.0.1:{facts['port']}", certs, clients)
-    found: Row = json.loads(server.stdout.readline())
-    processes: list[subprocess.Popen[Any]] = [server, *crowds]
-    for process in processes:
-        process.wait(60)
-    return found
+    processes: list[subprocess.Popen[Any]] = [server]
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        processes += start_clients(f"127.0.0.1:{facts['port']}", certs, clients)
+        found: Row = json.loads(server.stdout.readline())
+        for process in processes:
+            process.wait(60)
+        return found
+    finally:
+        for process in processes:
+            process.kill()  # those that are left
 
 
 def start_clients(address: str, certs: Path, clients: int) -> list[subprocess.Popen[bytes]]:

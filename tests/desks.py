@@ -25,12 +25,12 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.server import executor
-from pisces.execute.network.server.desk import Desk, Given, Member, RefusedError
+from pisces.execute.network.server.desk import Desk, Member, RefusedError
 from pisces.execute.network.server.door import Open
 from pisces.execute.network.server.executor import NetworkExecutor
 from pisces.execute.network.server.roster import Roster
 from pisces.execute.network.server.terms import Terms
-from pisces.types import Arrived, Plan, Report
+from pisces.types import Arrived, Plan, Report, Task
 
 FLAT = np.zeros(4, np.float32)
 
@@ -43,7 +43,7 @@ class FakeLine:
     member: Member | None = None
     pulls: bool = True
     zstd: bool = False
-    said: list[FromServer | Given] = field(default_factory=list)
+    said: list[FromServer | Task] = field(default_factory=list)
     expected: set[int] = field(default_factory=set)
     replaced: str | None = None
 
@@ -53,9 +53,9 @@ class FakeLine:
     def say(self, message: FromServer) -> None:
         self.said.append(message)
 
-    def order(self, given: Given) -> None:
-        self.expect(given.task.id)
-        self.said.append(given)
+    def order(self, task: Task) -> None:
+        self.expect(task.id)
+        self.said.append(task)
 
     def replace(self, reason: str) -> None:
         self.replaced = reason
@@ -65,13 +65,13 @@ class FakeLine:
         taken: list[FromServer | Order] = []
         while self.said:
             words = self.said.pop(0)
-            if not isinstance(words, Given):
+            if not isinstance(words, Task):
                 taken.append(words)
-            elif self.desk is not None and self.desk.given.get(words.task.id) is not words:
+            elif self.desk is not None and self.desk.given.get(words.id) is not words:
                 assert self.member is not None
-                self.desk.never_sent(self.member, words.task.id)
+                self.desk.never_sent(self.member, words.id)
             else:
-                taken.append(Order(words.task.id, words.task.version, Plan(), 0))
+                taken.append(Order(words.id, words.version, Plan(), 0))
         return taken
 
 
@@ -117,10 +117,6 @@ def desk(roster: Roster | None = None, **terms: Any) -> tuple[Desk, list[Any], T
         later=timers.later,
     )
     return made, told, timers
-
-
-def given(number: int, client: int) -> Given:
-    return Given(task(number, client), None)
 
 
 def result(number: int) -> Result:

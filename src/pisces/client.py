@@ -174,5 +174,7 @@ def report_of(update: Update, num_examples: int) -> Report:
     num = num_examples if update.num_examples is None else update.num_examples
     if not 1 <= num <= num_examples:
         raise DataError(f"num_examples: must be from 1 to {num_examples}, those joined with: {num}")
+    if not 0 <= update.num_steps < 1 << 63:
+        raise DataError(f"num_steps: must be a count, not {update.num_steps}")
     floats = {name: None if value is None else float(value) for name, value in told.items()}
     return Report(int(num), num_steps=int(update.num_steps), **floats)

@@ -38,6 +38,8 @@ from pisces.types import Layout, Plan, Role, Slice, Weights
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Evaluate: TypeAlias = Callable[[Arrays], Mapping[str, float]]
+# The tables have a row for every number up to the highest, and clients may wish for a number.
+MOST_CLIENTS = 100_000
 TAKEN = ("kind", "at", "version")  # keys of the record, beside which metrics stand
 
 
@@ -81,7 +83,7 @@ def serve(
 
     `protocol`, `settings`, `concurrency`, `plan`, `limits`, `out`, `name`, `checkpoints` and
     `resume` are those of `pisces.simulate`; so is what Ctrl-C does. With `resume` clients that are
-    still there go on, and nothing they hold is lost.
+    still there go on, and nothing they hold is lost. Without `limits` there may be 100 000 clients.
     `weights` are float32 or float64. Those named in `buffers` are statistics (running means), not
     parameters: mixed, but not moved by optimisers of the server. `evaluate` is given weights of
     that kind and tells numbers by name; it is called once before the run, so that a mistake shows
@@ -104,7 +106,7 @@ def serve(
         schedule=schedule or Schedule(every_versions=1),
         tick_s=tick_s,
         deadline_s=deadline_s,
-        limits=limits or Limits(),
+        limits=limits or Limits(max_clients=MOST_CLIENTS),
     )
     place = Place(listen, certs, insecure, metrics)
     host = Host(place, start.layout, federation.limits, terms or Terms(), json.dumps(told or {}))

@@ -62,7 +62,13 @@ def test_code_of_ones_own(pisces: Pisces) -> None:
     with serving(script) as server:
         ran = pisces("join", server.address, *OWN, "--json")
     assert ran.code == 0
-    assert json.loads(ran.out) == {"reason": "enough", "tasks": 1, "done": 1, "held": 0}
+    assert json.loads(ran.out) == {
+        "reason": "enough",
+        "tasks": 1,
+        "done": 1,
+        "held": 0,
+        "failed": 0,
+    }
 
 
 def test_a_server_that_refuses(pisces: Pisces) -> None:

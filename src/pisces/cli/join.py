@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pisces.client import Outcome, Progress
     from pisces.data.federated import FederatedData
 
-REFUSED, INTERRUPTED, TERMINATED = 3, 130, 143
+NOTHING_TRAINED, REFUSED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 
 
 def join(
@@ -78,7 +78,8 @@ def join(
 
       pisces join 127.0.0.1:8440 --insecure --name ann --train mycode:train --examples 600
 
-    [bold]Exit codes[/]: 0 the run is over; 2 bad input; 3 the server refuses this client;
+    [bold]Exit codes[/]: 0 the run is over; 1 it is, and every task failed here;
+    2 bad input; 3 the server refuses this client;
     130 Ctrl-C; 143 SIGTERM.
     """
     set_up_logging(verbose)
@@ -92,9 +93,18 @@ def join(
         part = _own_code(address, train, examples, door)
     else:
         part = _own_data(address, str(data), shard, door, device=device, threads=threads)
-    with status.shown(quiet or as_json):
+    with status.shown(quiet or as_json), _core_unheard():
         outcome = _carried_out(part, status)
     _show(outcome, status, as_json)
+    if outcome.num_failed and not outcome.num_tasks:
+        raise typer.Exit(NOTHING_TRAINED)
+
+
+def _core_unheard() -> AbstractContextManager[None]:
+    """gRPC's core writes to standard error what is said in plain words already."""
+    from pisces.execute.network.trust.core_log import heard
+
+    return heard(lambda _reason: None)
 
 
 def _own_code(
@@ -204,7 +214,8 @@ def _show(outcome: Outcome, status: StatusLine, as_json: bool) -> None:
     done, held = (0, 0) if status.last is None else (status.last.num_done, status.last.num_held)
     if as_json:
         told = {"reason": outcome.reason, "tasks": outcome.num_tasks, "done": done, "held": held}
-        print_json(told)
+        print_json({**told, "failed": outcome.num_failed})
         return
-    text = f"{outcome.reason}: {outcome.num_tasks} tasks trained, {done} handed in, {held} held"
-    stdout.print(text, soft_wrap=True, highlight=False, markup=False)
+    failed = f", {outcome.num_failed} failed" if outcome.num_failed else ""
+    trained = f"{outcome.num_tasks} tasks trained{failed}, {done} handed in, {held} held"
+    stdout.print(f"{outcome.reason}: {trained}", soft_wrap=True, highlight=False, markup=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from desks import FLAT, FakeLine, desk, given, result
-from runs import START
+from desks import FLAT, FakeLine, desk, result
+from runs import START, task
 
 from pisces.execute.network.messages import (
     Acknowledged,
@@ -73,7 +73,7 @@ def test_weights_of_float64_are_wanted_as_such() -> None:
 def test_one_end_per_task() -> None:
     at, told, _ = desk()
     member, line = entered(at)
-    at.give(given(5, 0))
+    at.give(task(5, 0))
     at.arrive(member, result(5), FLAT)
     assert isinstance(told[-1], Landed)
     del told[:]
@@ -93,7 +93,7 @@ def test_word_of_others_tasks_counts_for_nothing() -> None:
     at, told, _ = desk()
     entered(at)
     other, line = entered(at, "b")
-    at.give(given(5, 0))
+    at.give(task(5, 0))
     del told[:]
     line.take()
     assert not at.fail(other, Failure(5, "ha"))
@@ -106,7 +106,7 @@ def test_word_of_others_tasks_counts_for_nothing() -> None:
 def test_to_ask_changes_nothing() -> None:
     at, told, _ = desk()
     member, line = entered(at)
-    at.give(given(5, 0))
+    at.give(task(5, 0))
     at.expire(5, 0, 1)
     line.said.clear()
     assert at.wants(member, 5) is None
@@ -118,7 +118,7 @@ def test_to_ask_changes_nothing() -> None:
 def test_failures_say_why() -> None:
     at, told, _ = desk()
     member, _ = entered(at)
-    at.give(given(5, 0))
+    at.give(task(5, 0))
     assert at.fail(member, Failure(5, ""))
     assert told[-1] == Failed(0.0, 0, "failed", 5)
 
@@ -156,7 +156,7 @@ def test_what_an_older_line_says_of_leaving_does_not_count() -> None:
 def test_overdue_until_heard_of() -> None:
     at, told, _ = desk()
     member, line = entered(at)
-    at.give(given(5, 0))
+    at.give(task(5, 0))
     line.take()
     at.expire(5, 0, 1)
     assert line.take() == [CalledOff(5, "its deadline passed")]
@@ -170,7 +170,7 @@ def test_overdue_until_heard_of() -> None:
 def test_overdue_and_never_sent() -> None:
     at, told, _ = desk()
     _, line = entered(at)
-    at.give(given(5, 0))
+    at.give(task(5, 0))
     at.expire(5, 0, 1)
     line.take()
     assert told == [JOINED, JOINED]
@@ -179,7 +179,7 @@ def test_overdue_and_never_sent() -> None:
 def test_overdue_while_its_result_is_on_its_way() -> None:
     at, told, _ = desk()
     member, _ = entered(at)
-    at.give(given(5, 0))
+    at.give(task(5, 0))
     at.arrive(member, result(5), FLAT)
     at.expire(5, 0, 1)
     assert told[-1] == JOINED
@@ -188,7 +188,7 @@ def test_overdue_while_its_result_is_on_its_way() -> None:
 def test_overdue_and_gone_meanwhile_is_not_there() -> None:
     at, told, timers = desk()
     member, line = entered(at)
-    at.give(given(5, 0))
+    at.give(task(5, 0))
     at.arrive(member, result(5), FLAT)
     at.bye(member, line)
     at.leave(member, line)
@@ -202,7 +202,7 @@ def test_overdue_and_gone_meanwhile_is_not_there() -> None:
 def test_overdue_and_come_anew_meanwhile_is_there() -> None:
     at, told, _ = desk()
     member, line = entered(at)
-    at.give(given(5, 0))
+    at.give(task(5, 0))
     at.bye(member, line)
     member, line = entered(at)
     at.expire(5, 0, 1)  # said before the loop heard of the second join
@@ -216,7 +216,7 @@ def test_a_pull_is_for_who_is_at_it() -> None:
     at, _, _ = desk()
     _, line = entered(at)
     line.pulls = False
-    at.give(given(5, 0))
+    at.give(task(5, 0))
     line.take()
     at.pull(5)
     at.pull(6)
@@ -232,7 +232,7 @@ def test_goes_on_for_another_server() -> None:
     for name in "ab":
         roster.number_of(name)
     at, told, timers = desk(roster)
-    at.take_over([given(5, 0), given(6, 1)], [0, 1])
+    at.take_over([task(5, 0), task(6, 1)], [0, 1])
     _, line = entered(at, holds=(5, 4))
     assert isinstance(line.said[0], Welcome)
     assert (line.said[0].wanted, line.said[0].settled) == ((5,), (4,))
@@ -253,7 +253,7 @@ def test_who_comes_after_the_end_hears_of_it() -> None:
 def test_a_client_overdue_since_before_a_restart_is_used_again() -> None:
     at, told, _ = desk()
     at.roster.number_of("a")
-    at.take_over([given(5, 0)], [0])
+    at.take_over([task(5, 0)], [0])
     at.expire(5, 0, 0)
     member, _ = entered(at, trains=(5,))
     assert told == []  # it is at the task whose time is up
@@ -273,7 +273,7 @@ def test_who_comes_back_with_other_data_is_told_with_it() -> None:
 def test_a_result_on_its_way_to_the_disk_is_neither_asked_for_nor_forgotten() -> None:
     at, _, _ = desk()
     member, _ = entered(at)
-    at.give(given(0, 0))
+    at.give(task(0, 0))
     at.arrive(member, result(0), FLAT)
     _, line = entered(at, holds=(0,))
     assert (line.said[0].wanted, line.said[0].settled) == ((), ())
@@ -286,8 +286,32 @@ def test_a_result_on_its_way_to_the_disk_is_neither_asked_for_nor_forgotten() ->
 def test_results_and_tasks_of_another_run_are_not_this_ones() -> None:
     at, _, _ = desk()
     entered(at)
-    at.give(given(0, 0))
+    at.give(task(0, 0))
     line = FakeLine(at)
     at.enter("a", Hello(10, "a", run="another", holds=(0,), trains=(0,)), line)
     assert (line.said[0].wanted, line.said[0].settled) == ((), ())
-    assert [words.task.id for words in line.said[1:]] == [0]  # and it is sent this one's
+    assert [words.id for words in line.said[1:]] == [0]  # and it is sent this one's
+
+
+def test_who_fails_again_and_again_is_told_of_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    at, _, _ = desk()
+    member, _ = entered(at)
+
+    def fail(times: int) -> None:
+        for number in range(times):
+            at.give(task(number, 0))
+            at.fail(member, Failure(number, "no such column: age"))
+
+    fail(4)
+    assert caplog.messages == []
+    fail(46)
+    assert [message[:30] for message in caplog.messages] == [
+        "client 0: 5 tasks failed in a ",
+        "client 0: 50 tasks failed in a",
+    ]
+    at.give(task(0, 0))
+    at.arrive(member, result(0), FLAT)
+    fail(5)
+    assert len(caplog.messages) == 3

@@ -189,7 +189,7 @@ class Talk(RuleBasedStateMachine):
             return
         members = self.desk.members.values()
         assert {m.number for m in members if m.is_present} == self.loop.present
-        assert {n: g.task.client for n, g in self.desk.given.items()} == self.loop.running
+        assert {n: g.client for n, g in self.desk.given.items()} == self.loop.running
         assert self.desk.unsafe.keys() == {*self.loop.unsafe}
 
     @invariant()
@@ -228,7 +228,7 @@ class Talk(RuleBasedStateMachine):
             assert client.held == []
         mine = {n: c for n, c in self.loop.running.items() if c < len(NAMES)}
         assert mine == {}
-        assert not [n for n, g in self.desk.given.items() if g.task.client < len(NAMES)]
+        assert not [n for n, g in self.desk.given.items() if g.client < len(NAMES)]
         self.desk.end(Over("done", again=False))
         for client in self.clients:
             client.listen()

@@ -66,8 +66,6 @@ def test_a_task_there_and_its_result_back() -> None:
         net.executor.send()
         order = client.order()
         assert (order.task, order.version, order.plan, order.seed) == (7, 3, asked.plan, 5)
-        assert order.deadline_s is not None
-        assert 50 < order.deadline_s <= 60
         assert client.weights[3].tolist() == flat(START)
         client.answer(order, 0.5)
         [event] = net.heard()

@@ -171,6 +171,17 @@ def test_nothing_piles_up() -> None:
         assert good.done == [*range(400)]
 
 
+def test_what_is_counted_is_a_copy() -> None:
+    with network() as net:
+        before = net.stats
+        before.refuse("never")
+        net.begun("a")
+        net.executor.submit(task(0, 0))
+        assert (before.num_connected, before.num_given) == (0, 0)
+        assert (net.stats.num_connected, net.stats.num_given) == (1, 1)
+        assert not net.stats.refused
+
+
 def test_can_be_broken_off_only_while_it_listens() -> None:
     with network() as net:
         net.begun("a")

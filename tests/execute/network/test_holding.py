@@ -182,3 +182,20 @@ def test_the_folder_is_by_name_and_authority(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert default_folder("a/../b", b"").parent == tmp_path / "home/.cache/pisces/held"
     assert "/" not in default_folder("a/../b", b"").name
+
+
+@pytest.mark.parametrize("name", ["5 copy", "abc", "-5", "99999999999999999999", "٣"])
+def test_files_that_are_none_of_ours_are_left_alone(tmp_path: Path, name: str) -> None:
+    holding = Holding(tmp_path)
+    (tmp_path / f"{module._digest('run')}-{name}.held").write_text("?")
+    assert holding.tasks("run") == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes differ")
+def test_what_is_held_is_its_owners(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    holding = Holding(tmp_path)
+    content, data = pack(np.ones(3, np.float32))
+    assert holding.keep(Held("run", Result(1, Report(10), content), data))
+    (path,) = tmp_path.glob("*.held")
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -18,7 +19,7 @@ from scripted import LAYOUT, ZEROS, Scripted, Talk, layout_of, serving
 
 from pisces import client
 from pisces.client import Outcome, Update, Work
-from pisces.errors import ConfigError, RefusedError
+from pisces.errors import ConfigError, DataError, RefusedError
 from pisces.execute.network.client import connection, joining
 from pisces.execute.network.client.entrance import Entrance
 from pisces.execute.network.messages import (
@@ -753,21 +754,21 @@ NONSENSE: dict[str, list[Any]] = {
     "a chunk of nothing": [Welcome(0, "run", LAYOUT), Chunk(b"1")],
     "another size": [
         Welcome(0, "run", LAYOUT),
-        Order(1, 0, Plan(), 1, None, _content(num_bytes=40)),
+        Order(1, 0, Plan(), 1, _content(num_bytes=40)),
     ],
     "another type": [
         Welcome(0, "run", LAYOUT),
-        Order(1, 0, Plan(), 1, None, _content(encoding="float64", num_bytes=72)),
+        Order(1, 0, Plan(), 1, _content(encoding="float64", num_bytes=72)),
     ],
     "more than announced": [
         Welcome(0, "run", LAYOUT),
-        Order(1, 0, Plan(), 1, None, _content()),
+        Order(1, 0, Plan(), 1, _content()),
         Chunk(bytes(37)),
     ],
     "weights in weights": [
         Welcome(0, "run", LAYOUT),
-        Order(1, 0, Plan(), 1, None, _content()),
-        Order(2, 0, Plan(), 1, None, _content()),
+        Order(1, 0, Plan(), 1, _content()),
+        Order(2, 0, Plan(), 1, _content()),
     ],
     "too large a message": [bytes(connection.MOST_MESSAGE_BYTES + 1)],
 }
@@ -830,3 +831,60 @@ def test_waits_grow_to_a_limit_with_full_jitter(monkeypatch: pytest.MonkeyPatch)
         assert max(waits) <= most
         assert max(waits) > 0.95 * most
         assert min(waits) < 0.05 * most
+
+
+# --- training that fails, or never ends -----------------------------------------------------------
+
+
+def test_who_fails_again_and_again_takes_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "SHORTEST_S", 0.5)
+    tally, pauses = joining.Tally(), []
+    for _ in range(9):
+        tally.failed()
+        pauses.append(tally.pause_s)
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    tally.done()
+    assert (tally.pause_s, tally.num_failed, tally.num_done) == (0.0, 9, 1)
+
+
+def test_training_that_never_ends_is_ended_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "GRACE_S", 0.1)
+
+    def train(weights: Arrays, work: Work) -> Update:
+        while True:
+            time.sleep(0.01)
+
+    async def script(talk: Talk) -> None:
+        await talk.welcome()
+        await talk.order(0)
+        await talk.over()
+
+    with serving(script) as server:  # in this thread, the only one that can be interrupted
+        outcome = client.join(
+            *(server.address, train),
+            num_examples=10,
+            insecure=True,
+            name="a",
+            keep=tmp_path,
+        )
+    assert outcome == Outcome("enough", 0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "was_welcome", "said"),
+    [
+        ("Ssl handshake failed: certificate has expired", False, "shows an expired certificate"),
+        ("last error: Socket closed", False, "is this client's certificate expired"),
+        ("last error: Socket closed", True, "last error: Socket closed"),
+    ],
+)
+def test_why_there_is_no_connection_in_words(reason: str, was_welcome: bool, said: str) -> None:
+    assert said in joining.in_words(connection.Ended(reason, was_welcome))
+
+
+@pytest.mark.parametrize("num_steps", [-1, 1 << 63, 1 << 64])
+def test_a_count_that_is_none_is_refused_here(num_steps: int) -> None:
+    with pytest.raises(DataError, match="num_steps: must be a count"):
+        client.report_of(Update({}, num_steps=num_steps), 10)

@@ -95,7 +95,7 @@ of_servers = st.one_of(
         *(numbers, words, layouts(), st.text(st.characters(codec="utf-8"))),
         *(positive, tasks, tasks, encodings, st.booleans()),
     ),
-    st.builds(Order, numbers, numbers, plans, numbers, st.none() | floats, st.none() | contents),
+    st.builds(Order, numbers, numbers, plans, numbers, st.none() | contents),
     st.builds(Chunk, st.binary(max_size=50)),
     st.builds(Acknowledged, numbers),
     st.builds(CalledOff, numbers, words),
@@ -222,7 +222,7 @@ from pisces.execute.network.coding import from_client, from_server, to_client, t
 from pisces.execute.network.messages import *
 said = Hello(10, name="a", wished=3, holds=(1, 2))
 assert from_client(to_server(said)) == said
-told = Order(1, 2, Plan(), 3, 0.5, Content("float32", 16))
+told = Order(1, 2, Plan(), 3, Content("float32", 16))
 assert from_server(to_client(told)) == told
 for data in (b"", b"\\xff", b"\\x0a\\xff", b"\\x0a\\x02\\x12\\xff", b"\\x0a\\x03\\x12\\x01\\xff"):
     try:

@@ -193,7 +193,7 @@ def shown(*certificates: bytes) -> dict[str, list[bytes]]:
 
 
 def test_who_is_at_the_other_end(alice: Identity, server: Identity) -> None:
-    assert peer_name(shown(alice.certificate)) == Peer("alice", alice.serial)
+    assert peer_name(shown(alice.certificate)) == Peer("alice", alice.serial, alice.expires_at)
     assert peer_name({}) is None
     assert peer_name({"x509_common_name": [b"alice"]}) is None
     assert peer_name(shown()) is None
@@ -395,7 +395,7 @@ def showing(who: Odd | None, authority: bytes) -> grpc.ChannelCredentials:
 def test_a_good_client_is_let_in(server: Identity, alice: Identity, host: str) -> None:
     credentials = channel_credentials(alice)
     answer, reasons = meet(server_credentials(server), lambda port: join(port, credentials, host))
-    assert answer == repr(Peer("alice", alice.serial))
+    assert answer == repr(Peer("alice", alice.serial, alice.expires_at))
     assert reasons == []
 
 

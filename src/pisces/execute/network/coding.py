@@ -69,7 +69,7 @@ def to_client(said: FromServer) -> bytes:
         case Welcome():
             _fill_welcome(message.welcome, said)
         case Order():
-            _fill(message.order, said, ("task", "version", "seed", "deadline_s"))
+            _fill(message.order, said, ("task", "version", "seed"))
             _fill(message.order.plan, said.plan, _PLAN)
             if said.content is not None:
                 _fill_content(message.order.content, said.content)
@@ -265,6 +265,5 @@ def _order(m: Any) -> Order:
         version=_number(m.version),
         plan=plan,
         seed=_number(m.seed),
-        deadline_s=_optional(m, "deadline_s"),
         content=_content(m.content) if m.HasField("content") else None,
     )

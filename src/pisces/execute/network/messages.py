@@ -108,7 +108,6 @@ class Order:
     version: int
     plan: Plan
     seed: int
-    deadline_s: float | None = None  # from now
     content: Content | None = None
 
 

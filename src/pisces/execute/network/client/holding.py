@@ -82,7 +82,8 @@ class Holding:
         return True
 
     def _write(self, held: Held, path: Path) -> None:
-        with path.open("wb") as file:
+        # An update tells of the data it comes from: it is nobody else's business.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(_header(held))
             file.write(held.data)
             file.flush()
@@ -97,7 +98,11 @@ class Holding:
         """Whose results of a run are there."""
         start = f"{_digest(run)}-"
         stems = [path.stem for path in self._files() if path.name.startswith(start)]
-        return sorted(int(stem.removeprefix(start)) for stem in stems)
+        tasks = [stem.removeprefix(start) for stem in stems]
+        # Whatever else somebody put there is none of ours.
+        return sorted(
+            int(task) for task in tasks if task.isascii() and task.isdecimal() and len(task) < 19
+        )
 
     def latest_run(self) -> str:
         """The run of the newest result; empty: there is none."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import logging
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,12 +21,17 @@ from pisces.execute.network.client.connection import Connection, Dial, Ended
 from pisces.execute.network.client.holding import Holding
 from pisces.execute.network.client.progress import Watcher
 from pisces.execute.network.client.work import CalledOff, Job, Trainee
-from pisces.execute.network.messages import Hello, Welcome
+from pisces.execute.network.messages import (
+    Hello,
+    Welcome,
+)
+from pisces.execute.network.trust.core_log import reason as why_refused
 
 log = logging.getLogger("pisces")
 
 SHORTEST_S, LONGEST_S = 0.5, 30.0  # between two tries to connect
 LOOK_S = 1.0  # for signals
+GRACE_S = 10.0  # for training that nobody waits for any more to end
 LEAVE_S = 5.0  # for what was sent to be acknowledged
 MOST_REASON = 300  # characters
 
@@ -35,6 +42,7 @@ class Outcome:
 
     reason: str  # the server's
     num_tasks: int  # trained here
+    num_failed: int = 0  # that could not be trained
 
 
 def retry_s(attempt: int, rng: random.Random) -> float:
@@ -54,6 +62,10 @@ class Talker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: asyncio.Event | None = None
         self._begun = threading.Event()
+        self.is_idle = threading.Event()  # nothing is being trained
+        self.is_idle.set()
+        self._is_in_main = threading.current_thread() is threading.main_thread()
+        self.has_interrupted = False  # training that nobody waits for and that does not end
         self._thread = threading.Thread(target=self._run, name="pisces-network", daemon=True)
         self.ended = Ended("it was never connected")
         self.error: BaseException | None = None
@@ -70,6 +82,12 @@ class Talker:
         with suppress(RuntimeError):  # it is over
             self._loop.call_soon_threadsafe(function, *arguments)
 
+    def pause(self, seconds: float) -> None:
+        """Let so much time pass, or what is left until this thread ends."""
+        until = time.monotonic() + seconds
+        while self._thread.is_alive() and (left := until - time.monotonic()) > 0:
+            self._thread.join(min(left, LOOK_S))
+
     def leave(self, within_s: float) -> None:
         """Say goodbye, if anybody is there to hear it."""
         if self._leaving is not None:
@@ -85,6 +103,16 @@ class Talker:
             self._begun.set()
             self._bench.call_all_off()
             self._bench.todo.put(None)
+            self._end_training()
+
+    def _end_training(self) -> None:
+        """The run is over; who does not look whether anybody waits is made to end."""
+        is_over = self.ended.is_over or self.ended.is_refused
+        if self.is_idle.wait(GRACE_S) or not (is_over and self._is_in_main):
+            return
+        log.warning("%s, and the training goes on: it is interrupted", self.ended.reason)
+        self.has_interrupted = True
+        _thread.interrupt_main()
 
     async def _main(self) -> None:
         self._loop, self._leaving = asyncio.get_running_loop(), asyncio.Event()
@@ -96,7 +124,7 @@ class Talker:
             await self._bench.kept()
 
     async def _stay_connected(self, leaving: asyncio.Event) -> None:
-        attempt = 0
+        attempt, was_told = 0, False
         while not leaving.is_set():
             self.ended = await self._connection(leaving)
             if self.ended.is_over or self.ended.is_refused:
@@ -104,8 +132,12 @@ class Talker:
                 return
             attempt = 0 if self.ended.was_welcome else attempt + 1
             wait_s = retry_s(attempt, self._rng)
-            log.info("not connected: %s; again in %.1f s", self.ended.reason, wait_s)
-            self._bench.tell(state="retrying", reason=self.ended.reason, retry_s=wait_s)
+            reason = in_words(self.ended)
+            # Once for each time it is lost: it is tried again for ever.
+            level = logging.INFO if was_told and not self.ended.was_welcome else logging.WARNING
+            was_told = True
+            log.log(level, "not connected: %s; trying again for ever", reason)
+            self._bench.tell(state="retrying", reason=reason, retry_s=wait_s)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await leaving.wait()
@@ -134,6 +166,18 @@ class Talker:
         await member.bye()
 
 
+def in_words(ended: Ended) -> str:
+    """Why there is no connection; gRPC says it in its own words, or not at all."""
+    if "andshake" in ended.reason or "CERTIFICATE" in ended.reason:
+        return f"this is not the server it should be: it shows {why_refused(ended.reason)}"
+    if "Socket closed" in ended.reason and not ended.was_welcome:
+        return (
+            "the server hung up at once: is this client's certificate expired or of another "
+            "authority, or only one of both sides --insecure?"
+        )
+    return ended.reason
+
+
 def _but_for_pollers(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Several loops in one process wake each other's gRPC poller for nothing; that is no error."""
     if not isinstance(context.get("exception"), BlockingIOError):
@@ -150,19 +194,47 @@ def take_part(
     """
     bench = Bench(about, holding, on)
     talker = Talker(dial, bench)
+    tally = Tally()
     with _terminable():
-        num_tasks = 0
         try:
             talker.start()
             while (what := _next(bench)) is not None:
                 if isinstance(what, Welcome):
                     trainee.prepare(what)
                 elif (job := bench.begin(what)) is not None:
-                    num_tasks += _train(job, trainee, bench, talker)
+                    _train(job, trainee, bench, talker, tally)
+                    talker.pause(tally.pause_s)
+        except KeyboardInterrupt:
+            if not talker.has_interrupted:
+                raise
         finally:
             talker.soon(bench.call_all_off)  # after what is finished
             talker.leave(LEAVE_S + 2.0)
-    return _outcome(talker, num_tasks)
+    return _outcome(talker, tally)
+
+
+@dataclass(slots=True)
+class Tally:
+    """How training went so far."""
+
+    num_done: int = 0
+    num_failed: int = 0
+    in_a_row: int = 0  # failed
+
+    def done(self) -> None:
+        """A task was trained."""
+        self.num_done, self.in_a_row = self.num_done + 1, 0
+
+    def failed(self) -> None:
+        """One could not be."""
+        self.num_failed, self.in_a_row = self.num_failed + 1, self.in_a_row + 1
+
+    @property
+    def pause_s(self) -> float:
+        """After failures: what failed now will fail at once, and the next one, too."""
+        if not self.in_a_row:
+            return 0.0
+        return float(min(LONGEST_S, SHORTEST_S * 2.0 ** min(self.in_a_row - 1, 16)))
 
 
 def _next(bench: Bench) -> Welcome | int | None:
@@ -172,30 +244,33 @@ def _next(bench: Bench) -> Welcome | int | None:
             return bench.todo.get(timeout=LOOK_S)
 
 
-def _outcome(talker: Talker, num_tasks: int) -> Outcome:
+def _outcome(talker: Talker, tally: Tally) -> Outcome:
     if talker.error is not None:
         raise talker.error
     if talker.ended.is_refused:
         raise RefusedError(talker.ended.reason)
-    return Outcome(talker.ended.reason, num_tasks)
+    return Outcome(talker.ended.reason, tally.num_done, tally.num_failed)
 
 
-def _train(job: Job, trainee: Trainee, bench: Bench, talker: Talker) -> bool:
+def _train(job: Job, trainee: Trainee, bench: Bench, talker: Talker, tally: Tally) -> None:
     """Do one task; whatever goes wrong with it is told, and the next may come."""
+    talker.is_idle.clear()
     try:
         job.work.check()  # it may have waited
         held = bench.packed(job, trainee.train(job))
     except CalledOff as error:
         talker.soon(bench.failed, job, reason_of(error))
-        return False
     except Exception as error:
+        tally.failed()
         if not job.work.called_off:
             # What the user can mend needs no traceback.
             log.error("task %d failed: %s", job.work.task, error, exc_info=_trace(error))
         talker.soon(bench.failed, job, reason_of(error))
-        return False
-    talker.soon(bench.finished, job, held)
-    return True
+    else:
+        tally.done()
+        talker.soon(bench.finished, job, held)
+    finally:
+        talker.is_idle.set()
 
 
 def _trace(error: Exception) -> bool:

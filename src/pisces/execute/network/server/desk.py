@@ -10,6 +10,7 @@ that came is *unsafe* until the loop has written it down; only then its client m
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -32,6 +33,9 @@ from pisces.execute.network.server.roster import NumberError, Roster
 from pisces.execute.network.server.terms import Terms
 from pisces.types import Event, Failed, Joined, Layout, Left, Report, Task
 
+log = logging.getLogger("pisces")
+
+WORTH_A_WORD = (5, 50, 500)  # failures of one client in a row
 AT = 0.0  # the loop's thread says when
 
 
@@ -53,14 +57,6 @@ class Landed:
     report: Report
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Given:
-    """A task and whose it is; `due_at` by the network's clock."""
-
-    task: Task
-    due_at: float | None
-
-
 class Line(Protocol):
     """A connection."""
 
@@ -73,7 +69,7 @@ class Line(Protocol):
     def say(self, message: FromServer) -> None:
         """Send this when it can be sent."""
 
-    def order(self, given: Given) -> None:
+    def order(self, task: Task) -> None:
         """Send this task."""
 
     def replace(self, reason: str) -> None:
@@ -93,6 +89,7 @@ class Member:
     leaving: Any = None  # the timer that ends patience
     said_bye: bool = False  # on the line it has
     num_joins: int = 0  # that the loop was told of
+    num_failed: int = 0  # tasks in a row
 
 
 @dataclass(slots=True)
@@ -107,7 +104,7 @@ class Desk:
     limits: Limits = field(default_factory=Limits)
     settings: str = ""
     members: dict[int, Member] = field(default_factory=dict)
-    given: dict[int, Given] = field(default_factory=dict)
+    given: dict[int, Task] = field(default_factory=dict)
     pulled: set[int] = field(default_factory=set)  # of those given
     unsafe: dict[int, int] = field(default_factory=dict)  # task -> client
     over: Over | None = None
@@ -184,9 +181,9 @@ class Desk:
 
     def _remind(self, member: Member, line: Line, known: set[int]) -> None:
         """Of tasks it never heard of, or has forgotten."""
-        for given in list(self.given.values()):
-            if given.task.client == member.number and given.task.id not in known:
-                line.order(given)
+        for task in list(self.given.values()):
+            if task.client == member.number and task.id not in known:
+                line.order(task)
 
     def leave(self, member: Member, line: Line) -> None:
         """A connection ended; its client may be back soon."""
@@ -207,7 +204,7 @@ class Desk:
 
     def wants(self, member: Member, task: int) -> Task | None:
         """The task, if a result of it is wanted."""
-        return self.given[task].task if self._runs(task, member) else None
+        return self.given[task] if self._runs(task, member) else None
 
     def decline(self, member: Member, task: int) -> None:
         """A result of it is not wanted; its client may forget it, unless it is on its way."""
@@ -230,6 +227,7 @@ class Desk:
             self.decline(member, result.task)
             return
         self._take_back(result.task)
+        member.num_failed = 0
         self.unsafe[result.task] = member.number
         self.tell(Landed(result.task, member.number, flat, result.report))
 
@@ -239,6 +237,10 @@ class Desk:
             self._heard(member, failure.task)
             return False
         self._take_back(failure.task)
+        member.num_failed += 1
+        if member.num_failed in WORTH_A_WORD:
+            told = (member.number, member.num_failed, failure.reason)
+            log.warning("client %d: %d tasks failed in a row, the last by: %s", *told)
         self.tell(Failed(AT, member.number, failure.reason or "failed", failure.task))
         return True
 
@@ -249,9 +251,9 @@ class Desk:
             self._appear(member)
 
     def _runs(self, task: int, member: Member) -> bool:
-        return task in self.given and self.given[task].task.client == member.number
+        return task in self.given and self.given[task].client == member.number
 
-    def _take_back(self, task: int) -> Given | None:
+    def _take_back(self, task: int) -> Task | None:
         self.pulled.discard(task)
         return self.given.pop(task, None)
 
@@ -273,17 +275,16 @@ class Desk:
 
     # --- what the loop says -----------------------------------------------------------------------
 
-    def give(self, given: Given) -> None:
+    def give(self, task: Task) -> None:
         """A task; if its client is not connected, it hears of it when it is back."""
-        self.given[given.task.id] = given
-        member = self.members.get(given.task.client)
-        if member is not None and member.line is not None:
-            member.line.order(given)
+        self.given[task.id] = task
+        if (line := self._line(task.client)) is not None:
+            line.order(task)
 
     def call_off(self, task: int, reason: str) -> None:
         """Nobody waits for this task any more."""
         given = self._take_back(task)
-        if given is not None and (line := self._line(given.task.client)) is not None:
+        if given is not None and (line := self._line(given.client)) is not None:
             line.say(CalledOff(task, reason))
 
     def expire(self, task: int, client: int, num_joins: int) -> None:
@@ -303,7 +304,7 @@ class Desk:
         """Ask for what there is, if its client can; one that is away, when it is back and at it."""
         if task in self.given:
             self.pulled.add(task)
-            line = self._line(self.given[task].task.client)
+            line = self._line(self.given[task].client)
             if line is not None and line.pulls:
                 line.say(Pull(task))
 
@@ -314,9 +315,9 @@ class Desk:
             if client is not None and (line := self._line(client)) is not None:
                 line.say(Acknowledged(task))
 
-    def take_over(self, given: Iterable[Given], present: Iterable[int]) -> None:
+    def take_over(self, given: Iterable[Task], present: Iterable[int]) -> None:
         """Go on for a server that ended; whoever was there has time to come back."""
-        self.given |= {g.task.id: g for g in given}
+        self.given |= {task.id: task for task in given}
         for number in present:
             self.members[number] = Member(number, is_present=True)
             self._wait_for(self.members[number])

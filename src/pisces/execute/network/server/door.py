@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from pisces.execute.network.messages import (
     Hello,
 )
 from pisces.execute.network.server.desk import RefusedError
-from pisces.execute.network.server.endings import REVOKED, Ending
+from pisces.execute.network.server.endings import EXPIRED, REVOKED, Ending
 from pisces.execute.network.trust.tls import (
     Identity,
     Peer,
@@ -67,9 +68,15 @@ class Guarded(Door):
         return peer
 
     def unwelcome(self, peers: Iterable[Peer]) -> dict[Peer, Ending]:
-        """Those whose certificates were revoked meanwhile."""
-        revoked = self._revoked.serials()
-        return {peer: REVOKED for peer in peers if peer.serial in revoked}
+        """Those whose certificates were revoked or have expired meanwhile."""
+        revoked, now = self._revoked.serials(), datetime.now(UTC)
+        found: dict[Peer, Ending] = {}
+        for peer in peers:
+            if peer.serial in revoked:
+                found[peer] = REVOKED
+            elif peer.expires_at is not None and peer.expires_at <= now:
+                found[peer] = EXPIRED
+        return found
 
 
 class Open(Door):

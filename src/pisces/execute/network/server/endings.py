@@ -21,6 +21,7 @@ FULL = Ending("the server is full: try again later", "RESOURCE_EXHAUSTED", "full
 LATE = Ending("no Hello came in time", "UNAVAILABLE", "no hello")
 PUSHY = Ending("it connects too often", "RESOURCE_EXHAUSTED", "connects too often")
 SILENT = Ending("nothing was heard of it", "UNAVAILABLE", "silent")
+EXPIRED = Ending("its certificate has expired: renew it", "PERMISSION_DENIED", "expired")
 REVOKED = Ending("its certificate is revoked", "PERMISSION_DENIED", "revoked")
 
 

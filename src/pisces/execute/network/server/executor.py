@@ -23,7 +23,7 @@ from pisces.execute.base import Capabilities, Executor, Handover
 from pisces.execute.network.messages import (
     Over,
 )
-from pisces.execute.network.server.desk import Desk, Given, Landed
+from pisces.execute.network.server.desk import Desk, Landed
 from pisces.execute.network.server.door import Door
 from pisces.execute.network.server.roster import Roster
 from pisces.execute.network.server.service import Service, clock
@@ -83,10 +83,8 @@ class NetworkExecutor(Executor):
 
     @property
     def stats(self) -> Stats:
-        """What is counted; tasks that clients have included."""
-        stats = self._service.stats
-        stats.num_given = len(self._running)
-        return stats
+        """What is counted by now, tasks that clients have included; from any thread."""
+        return self._service.stats.copy(len(self._running))
 
     def refuse(self, reason: str) -> None:
         """Count somebody whom the TLS handshake kept out; from any thread."""
@@ -116,16 +114,14 @@ class NetworkExecutor(Executor):
 
     def submit(self, task: Task) -> None:
         """Give the task to its client, or keep it for when that is back."""
-        self._running[task.id] = task
-        due_at = None if task.deadline_s is None else self._now + task.deadline_s
-        if due_at is not None:
-            self._forget_due()
-            heapq.heappush(self._due, (due_at, task.id))
-        self._unsaid.append(partial(self._desk.give, self._given(task, due_at)))
+        self._run(task, self._now)
+        self._unsaid.append(partial(self._desk.give, task))
 
-    def _given(self, task: Task, due_at: float | None) -> Given:
-        began = clock() if self._began is None else self._began
-        return Given(task, None if due_at is None else began + due_at)
+    def _run(self, task: Task, started_at: float) -> None:
+        self._running[task.id] = task
+        if task.deadline_s is not None:
+            self._forget_due()
+            heapq.heappush(self._due, (started_at + task.deadline_s, task.id))
 
     def cancel(self, task_id: int) -> None:
         """Tell its client to stop."""
@@ -164,13 +160,9 @@ class NetworkExecutor(Executor):
         """Go on with those that were there, and what they were at."""
         self._now, self._began = left.now, clock() - left.now
         self._present.update(left.present)
-        given = []
         for task, started_at in left.running:
-            self._running[task.id] = task
-            due_at = None if task.deadline_s is None else started_at + task.deadline_s
-            if due_at is not None:
-                heapq.heappush(self._due, (due_at, task.id))
-            given.append(self._given(task, due_at))
+            self._run(task, started_at)
+        given = [task for task, _ in left.running]
         self._service.post(partial(self._desk.take_over, given, left.present))
         self._open()
 

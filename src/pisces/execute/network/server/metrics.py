@@ -112,7 +112,7 @@ class Metrics(Recorder):
         yield CounterMetricFamily("pisces_received_bytes", "from clients", stats.received_bytes)
         yield CounterMetricFamily("pisces_sent_bytes", "to clients", stats.sent_bytes)
         refused = CounterMetricFamily("pisces_refused", "who was kept out", labels=["reason"])
-        for reason, num in stats.refused.copy().most_common(MOST_REASONS):
+        for reason, num in stats.refused.most_common(MOST_REASONS):
             refused.add_metric([reason], num)
         yield refused
 

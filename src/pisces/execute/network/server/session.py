@@ -24,7 +24,7 @@ from pisces.execute.network.messages import (
     WireError,
 )
 from pisces.execute.network.packing import Flat, Intake, check_chunk, check_length
-from pisces.execute.network.server.desk import Desk, Given, Member
+from pisces.execute.network.server.desk import Desk, Member
 from pisces.execute.network.server.endings import DEAF, FLOOD, GONE, Ending
 from pisces.execute.network.server.rates import Bucket
 from pisces.execute.network.server.shelf import LARGE_BYTES, Shelf, flat_of
@@ -44,7 +44,7 @@ class Session:
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._desk, self._shelf, self._clock = desk, shelf, clock
         self._told: dict[int, bool] = {}  # tasks it may send word of; is a result to come?
-        self._unsaid: deque[FromServer | Given] = deque()
+        self._unsaid: deque[FromServer | Task] = deque()
         self._has_words = asyncio.Event()
         self._has: int | None = None  # the version it was sent last
         self._incoming: Result | None = None
@@ -59,10 +59,10 @@ class Session:
         """Send this when it can be sent."""
         self._put(message)
 
-    def order(self, given: Given) -> None:
+    def order(self, task: Task) -> None:
         """Send this task, with its weights unless they were sent already."""
-        self.expect(given.task.id)
-        self._put(given)
+        self.expect(task.id)
+        self._put(task)
 
     def expect(self, task: int) -> None:
         """It may send word of this task; of those it never does, the oldest are forgotten."""
@@ -79,7 +79,7 @@ class Session:
         if not self.ending.done():
             self.ending.set_result(ending)
 
-    def _put(self, words: FromServer | Given) -> None:
+    def _put(self, words: FromServer | Task) -> None:
         if len(self._unsaid) >= MOST_UNSAID:
             self.end(DEAF)
             return
@@ -96,7 +96,7 @@ class Session:
         while True:
             while self._unsaid:
                 words = self._unsaid[0]  # there until it is sent: see has_said_all
-                if isinstance(words, Given):
+                if isinstance(words, Task):
                     async for data in self._ordered(words):
                         yield data
                 else:
@@ -105,25 +105,19 @@ class Session:
             self._has_words.clear()
             await self._has_words.wait()
 
-    async def _ordered(self, given: Given) -> AsyncIterator[bytes]:
-        task = given.task
-        if self._desk.given.get(task.id) is not given:  # it was called off meanwhile
+    async def _ordered(self, task: Task) -> AsyncIterator[bytes]:
+        if self._desk.given.get(task.id) is not task:  # it was called off meanwhile
             self._desk.never_sent(self._who, task.id)
             return
         if self._has == task.version:
-            yield to_client(self._order(given))
+            yield to_client(_order(task))
             return
         content, chunks = await self._shelf.packed(task, zstd=self.zstd)
         self._has = None
-        yield to_client(self._order(given, content))
+        yield to_client(_order(task, content))
         for chunk in chunks:
             yield chunk
         self._has = task.version
-
-    def _order(self, given: Given, content: Content | None = None) -> Order:
-        left = None if given.due_at is None else max(0.0, given.due_at - self._clock())
-        task = given.task
-        return Order(task.id, task.version, task.plan, task.seed, left, content)
 
     # --- what it says -----------------------------------------------------------------------------
 
@@ -225,3 +219,7 @@ class Session:
         if self._desk.layout.size * 8 <= LARGE_BYTES:
             return intake.weights(began)
         return await asyncio.get_running_loop().run_in_executor(None, intake.weights, began)
+
+
+def _order(task: Task, content: Content | None = None) -> Order:
+    return Order(task.id, task.version, task.plan, task.seed, content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MOST_KINDS = 50
 
@@ -17,6 +17,10 @@ class Stats:
     received_bytes: int = 0
     sent_bytes: int = 0
     refused: Counter[str] = field(default_factory=Counter)  # by kind, in few words
+
+    def copy(self, num_given: int) -> Stats:
+        """As it is now, with so many tasks, for another thread."""
+        return replace(self, num_given=num_given, refused=self.refused.copy())
 
     def refuse(self, kind: str) -> None:
         """One more of this kind; of kinds there are few, whatever others come up with."""

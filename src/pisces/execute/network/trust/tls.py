@@ -149,6 +149,7 @@ class Peer(NamedTuple):
 
     name: str
     serial: int
+    expires_at: datetime | None = None  # None: it showed no certificate
 
 
 def peer_name(auth_context: Mapping[str, Iterable[bytes]]) -> Peer | None:
@@ -158,7 +159,8 @@ def peer_name(auth_context: Mapping[str, Iterable[bytes]]) -> Peer | None:
         return None
     try:
         certificate = x509.load_pem_x509_certificate(shown[0])
-        peer = Peer(common_name(certificate), certificate.serial_number)
+        name, expires_at = common_name(certificate), certificate.not_valid_after_utc
+        peer = Peer(name, certificate.serial_number, expires_at)
         is_client = is_for(certificate, ExtendedKeyUsageOID.CLIENT_AUTH)
         is_good = is_client and not is_authority(certificate) and is_name(peer.name)
     except MISFITS:
