@@ -23,13 +23,13 @@ import numpy as np
 import torch
 from results import collect, parser, save, warn_if_busy
 
-from pisces.build import PROTOCOLS
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.evaluate import Inline, Schedule
 from pisces.execute.latency import PerClient, zipf
 from pisces.execute.virtual import VirtualExecutor
 from pisces.machine import num_cores
+from pisces.names import PROTOCOLS
 from pisces.record.lines import Recorder, Tee
 from pisces.record.writer import RunFolder
 from pisces.seeds import generator

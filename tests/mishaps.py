@@ -25,9 +25,9 @@ from hypothesis.stateful import (
 from runs import World
 from scene import Scene, Tally
 
-from pisces.build import PROTOCOLS
 from pisces.evaluate import Schedule
 from pisces.execute.faults import Fault
+from pisces.names import PROTOCOLS
 from pisces.stop import Stop
 from pisces.types import State
 

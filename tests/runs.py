@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from worlds import weights
 
 from pisces.aggregate.mean import DiscountedMean
-from pisces.build import PARTS, PROTOCOLS, simulated, simulation
+from pisces.build import simulated, simulation
 from pisces.clients.checks import Limits
 from pisces.clients.manager import ClientManager
 from pisces.config import parse
@@ -31,6 +31,7 @@ from pisces.execute.failures import Failures
 from pisces.execute.latency import PerClient
 from pisces.execute.virtual import VirtualExecutor
 from pisces.mix import Part
+from pisces.names import PARTS, PROTOCOLS
 from pisces.parts import Simulation
 from pisces.policy import Policies
 from pisces.record.lines import Line, Memory, encode

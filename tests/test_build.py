@@ -30,6 +30,7 @@ from pisces.execute.failures import Failures
 from pisces.execute.latency import ComputeAndNetwork
 from pisces.models.flat import flatten
 from pisces.models.mlp import mlp
+from pisces.names import PROTOCOLS
 from pisces.pace.fedbuff import Buffered
 from pisces.parts import Simulation
 from pisces.record.lines import Memory
@@ -308,7 +309,7 @@ def test_strict_with_a_deadline_is_fine() -> None:
 def test_every_protocol_of_the_house_has_a_name() -> None:
     files = [import_module(f.name) for f in iter_modules(protocols.__path__, "pisces.protocols.")]
     made = {thing for file in files for thing in vars(file).values() if makes_policies(thing)}
-    assert made == set(build.PROTOCOLS.values())
+    assert made == set(PROTOCOLS.values())
 
 
 def makes_policies(thing: object) -> bool:
@@ -322,7 +323,7 @@ def test_a_protocol_by_its_name_to_go_on_from() -> None:
         build.protocol("fedbuff", 20, bufer_size=7)
 
 
-@pytest.mark.parametrize("name", build.PROTOCOLS)
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_protocol_can_be_named(name: str) -> None:
     policies = build.policies_of(config_of(f"protocol={name}", "clients.deadline_s=60"))
     assert policies.pacer.slots(view([10] * 9)) == 5
@@ -343,7 +344,7 @@ def test_settings_of_other_protocols_are_checked_too() -> None:
 
 
 def test_policies_of_ones_own_stay_as_they_are() -> None:
-    own = build.PROTOCOLS["fedavg"](3)
+    own = PROTOCOLS["fedavg"](3)
     assert build.named_policies(own, 20, {}) is own
 
 

@@ -31,7 +31,6 @@ from runs import (
 
 from pisces.aggregate.average import Averaged
 from pisces.aggregate.mean import DiscountedMean
-from pisces.build import PROTOCOLS
 from pisces.clients.checks import Limits
 from pisces.clients.view import View
 from pisces.coordinator import EVALUATION_POLL_S
@@ -42,6 +41,7 @@ from pisces.execute.base import Capabilities
 from pisces.execute.failures import Failures
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.virtual import VirtualExecutor
+from pisces.names import PROTOCOLS
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.papaya import Papaya
 from pisces.pace.port import Port

@@ -71,6 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"explain", "tables"},
     "mix": {"explain", "settings", "tables"},
     "sense": {"policy"},
+    "names": {"aggregate", "policy", "protocols", "select", "settings"},
     "parts": {
         *(
             "tables",

@@ -28,9 +28,9 @@ import pisces.judge
 import pisces.pace
 import pisces.select
 from pisces import build
-from pisces.build import AGGREGATORS, JUDGES, PACERS, PARTS, PROTOCOLS, SELECTORS
 from pisces.config import Config, parse, to_toml
 from pisces.errors import ConfigError
+from pisces.names import AGGREGATORS, JUDGES, PACERS, PARTS, PROTOCOLS, REVISIONS, SELECTORS
 from pisces.policy import ANSWERS, Policies, Policy, Trait, Traits
 from pisces.sense import check_sense
 from pisces.settings import defaults_of, schema_of
@@ -555,5 +555,5 @@ def test_a_config_read_back_is_the_same_run(name: str, tables: dict[str, Table])
 def test_mixtures_count_with_every_revision() -> None:
     # What is in them may be of a protocol that has come to do other things.
     mixture = config_of("fedbuff", select={"policy": "guided"})
-    assert build.revision_of(mixture) == sum(build.REVISIONS.values()) > 0
+    assert build.revision_of(mixture) == sum(REVISIONS.values()) > 0
     assert build.revision_of(config_of("fedbuff")) == 0

@@ -25,10 +25,11 @@ from runs import (
     through_json,
 )
 
-from pisces.build import PROTOCOLS, simulated
+from pisces.build import simulated
 from pisces.evaluate import Schedule
 from pisces.execute.failures import Failures
 from pisces.execute.virtual import VirtualExecutor
+from pisces.names import PROTOCOLS
 from pisces.record.lines import Line, Memory
 from pisces.stop import REASONS, Stop
 from pisces.train.base import Outcome

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pisces.build import PARTS, PROTOCOLS, resolved, settings_of
+from pisces.build import resolved, settings_of
 from pisces.config import Config, all_keys, parse, sections
+from pisces.names import PARTS, PROTOCOLS
 from pisces.policy import ANSWERS
 from pisces.settings import checked, defaults_of
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pisces.build import PARTS, PROTOCOLS
 from pisces.cli.compare import all_that_run
 from pisces.config import parse
 from pisces.errors import ConfigError
+from pisces.names import PARTS, PROTOCOLS
 from pisces.record.reader import Run
 from pisces.settings import defaults_of
 from pisces.study import plan

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pisces.build import PROTOCOLS, settings_of
+from pisces.build import settings_of
+from pisces.names import PROTOCOLS
 
 Pisces = Callable[..., Any]
 

@@ -1,4 +1,4 @@
-"""The table: one row per protocol of `build.PROTOCOLS`, numbers worked out by hand in comments.
+"""The table: one row per protocol of `names.PROTOCOLS`, numbers worked out by hand in comments.
 
 A new protocol that shares an answer with others names it: `when=ROUNDS`, `how=MEAN`.
 """

@@ -19,8 +19,8 @@ from pisces.aggregate.clip import Clipped
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.robust import Krum, Median, RobustMean, Trimmed
 from pisces.aggregate.server import Adam, Momentum, Optimized, Yogi
-from pisces.build import PROTOCOLS
 from pisces.execute.failures import Failures
+from pisces.names import PROTOCOLS
 from pisces.policy import Aggregator
 from pisces.stop import Stop
 

@@ -21,7 +21,7 @@ from conformance.convex import PLAN, SECONDS, SIZES, TROUBLED, convex, error
 from pisces.aggregate.ca2fl import Calibrated
 from pisces.aggregate.clip import Clipped
 from pisces.aggregate.robust import RobustMean, Trimmed
-from pisces.build import PROTOCOLS
+from pisces.names import PROTOCOLS
 from pisces.policy import Aggregator, Policies
 from pisces.record.lines import Line
 from pisces.select.tifl import Tiers

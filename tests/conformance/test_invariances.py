@@ -21,7 +21,7 @@ from conformance.scenes import FIRST, SECOND, C, combined
 from conformance.table import ROWS
 from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.robust import Krum, Median, RobustMean, Rule, Trimmed
-from pisces.build import PROTOCOLS
+from pisces.names import PROTOCOLS
 from pisces.policy import Aggregator, Combination
 from pisces.seeds import generator
 from pisces.types import Update

@@ -12,8 +12,8 @@ from worlds import NAN, update, view
 
 from conformance.scenes import KNOWN, NEW, C, Clients, about
 from conformance.table import OORT_KNOWN, OORT_NEW
-from pisces.build import PROTOCOLS
 from pisces.clients.view import View
+from pisces.names import PROTOCOLS
 from pisces.policy import Release
 from pisces.seeds import generator
 from pisces.types import Evaluated

@@ -23,7 +23,7 @@ from conformance.scenes import (
     combined,
 )
 from conformance.table import ROWS, How, Settings
-from pisces.build import PROTOCOLS
+from pisces.names import PROTOCOLS
 
 every_row = pytest.mark.parametrize("name", ROWS)
 AS_THEY_ARE = (0, 1, 2, 3, 4, 5)

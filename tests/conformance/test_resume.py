@@ -23,7 +23,7 @@ from pisces.aggregate.measured import MeasuredMean
 from pisces.aggregate.port import SimilarityMean
 from pisces.aggregate.robust import Krum, Median, RobustMean, Trimmed
 from pisces.aggregate.server import Adam, AMSGrad, Momentum, Optimized, Yogi
-from pisces.build import PROTOCOLS
+from pisces.names import PROTOCOLS
 from pisces.policy import Aggregator, Policies
 from pisces.stop import Stop
 

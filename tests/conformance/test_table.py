@@ -10,7 +10,7 @@ from worlds import view
 
 from conformance.scenes import C
 from conformance.table import ROWS
-from pisces.build import PROTOCOLS
+from pisces.names import PROTOCOLS
 
 every_protocol = pytest.mark.parametrize("name", PROTOCOLS)
 

@@ -22,7 +22,7 @@ ROOMS = ("src", "tests", "docs")
 SECTION = "## Adding a policy"
 # What a block goes below, in a file that is there already.
 BELOW = {
-    "src/pisces/build.py": "PROTOCOLS: Mapping[str, Callable[..., Policies]] = {\n",
+    "src/pisces/names.py": "PROTOCOLS: Mapping[str, Callable[..., Policies]] = {\n",
     "tests/conformance/table.py": "ROWS: dict[str, Row] = {\n",
     "docs/protocols.md": "| name | who | when | how |\n|---|---|---|---|\n",
 }
@@ -116,7 +116,7 @@ def test_four_edits_make_a_protocol(house: Path) -> None:
     told, row = edits(), "tests/conformance/table.py"
     assert len(told) == 4
     (file,) = told.keys() - BELOW.keys()
-    (name,) = re.findall(r'"([\w-]+)":', told["src/pisces/build.py"])
+    (name,) = re.findall(r'"([\w-]+)":', told["src/pisces/names.py"])
     for edit in told.keys() - {row}:
         apply(edit, told[edit], house)
 

@@ -23,12 +23,12 @@ from runs import (
     simulate,
 )
 
-from pisces.build import PROTOCOLS
 from pisces.clients.checks import Limits
 from pisces.execute.failures import Failures
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.latency import PerClient
 from pisces.execute.virtual import VirtualExecutor
+from pisces.names import PROTOCOLS
 from pisces.record.lines import Line
 from pisces.stop import Stop
 from pisces.types import Arrived, Event, Failed, Joined, Report, Task, Weights

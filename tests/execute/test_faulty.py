@@ -23,10 +23,10 @@ from runs import (
     through_json,
 )
 
-from pisces.build import PROTOCOLS
 from pisces.errors import ConfigError
 from pisces.execute.faults import Fault, FaultPlan, Faults
 from pisces.execute.faulty import NEVER_SENT, FaultyExecutor
+from pisces.names import PROTOCOLS
 from pisces.stop import Stop
 from pisces.types import Arrived, Event
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from killing import Killer, assert_same
 
-from pisces.build import PROTOCOLS
+from pisces.names import PROTOCOLS
 
 SEED = int(os.environ.get("PISCES_KILL_SEED", "20261116"))
 FEW = {"pisces": 2, "fedbuff": 2, "oort": 1, "port": 1, "ca2fl": 1, "fedcompass": 1}  # kills each

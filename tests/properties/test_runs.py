@@ -28,9 +28,9 @@ from runs import (
     train_digits,
 )
 
-from pisces.build import PROTOCOLS
 from pisces.execute.base import Capabilities, Executor
 from pisces.execute.fake import FakeExecutor
+from pisces.names import PROTOCOLS
 from pisces.stop import Stop
 from pisces.types import Event, Task
 

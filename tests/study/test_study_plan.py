@@ -10,6 +10,7 @@ import pytest
 
 from pisces import build, config
 from pisces.errors import ConfigError
+from pisces.names import REVISIONS
 from pisces.study import plan
 from pisces.study.runs import Wish, config_file, digest, planned
 
@@ -241,5 +242,5 @@ def test_a_protocol_that_does_other_things_makes_other_runs(folder: Path) -> Non
 
 def test_variants_have_the_revision_of_what_they_vary() -> None:
     parts = [config.parse(f'protocol = "{name}"') for name in ("pisces", "pisces-without-guard")]
-    assert build.revision_of(parts[0]) == build.revision_of(parts[1]) == build.REVISIONS["pisces"]
+    assert build.revision_of(parts[0]) == build.revision_of(parts[1]) == REVISIONS["pisces"]
     assert build.revision_of(config.parse('protocol = "fedbuff"')) == 0

@@ -74,9 +74,10 @@ def compare(
 def all_that_run(base: Config) -> list[str]:
     """Every protocol but variants; those that these settings do not suit are left out, aloud."""
     from pisces import build
+    from pisces.names import PROTOCOLS
 
     world, chosen, refused = None, [], {}
-    for name, protocol in build.PROTOCOLS.items():
+    for name, protocol in PROTOCOLS.items():
         if hasattr(protocol, "variant_of"):
             continue
         one = base.model_copy(update={"protocol": name})

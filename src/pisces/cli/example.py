@@ -10,9 +10,10 @@ import tomlkit
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pisces.build import PARTS, PROTOCOLS, settings_of
+from pisces.build import settings_of
 from pisces.config import Config, sections
 from pisces.latencies import Zipf
+from pisces.names import PARTS, PROTOCOLS
 from pisces.policy import ANSWERS
 from pisces.settings import schema_of
 from pisces.tables import Section

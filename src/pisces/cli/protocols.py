@@ -38,7 +38,7 @@ def protocols(
 
       pisces protocols --parts
     """
-    from pisces.build import PROTOCOLS  # torch is slow to import
+    from pisces.names import PROTOCOLS  # torch is slow to import
 
     if parts:
         _tell_parts(name, as_json)
@@ -55,7 +55,7 @@ def protocols(
 
 
 def _facts(name: str) -> dict[str, Any]:
-    from pisces.build import PROTOCOLS
+    from pisces.names import PROTOCOLS
 
     policies = PROTOCOLS[name](C)
     return {
@@ -77,7 +77,7 @@ def _settings(maker: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def _tell_parts(name: str | None, as_json: bool) -> None:
-    from pisces.build import PARTS
+    from pisces.names import PARTS
 
     every = [_part(table, each) for table, makers in PARTS.items() for each in makers]
     if name is not None:
@@ -98,7 +98,7 @@ def _tell_parts(name: str | None, as_json: bool) -> None:
 
 
 def _part(table: str, name: str) -> dict[str, Any]:
-    from pisces.build import PARTS
+    from pisces.names import PARTS
 
     maker = PARTS[table][name]
     about = inspect.getdoc(maker) or ""
