@@ -141,10 +141,9 @@ def weights_of(arrays: Arrays, buffers: Collection[str] = ()) -> Weights:
         stop = start + array.size
         slices.append(Slice(name, array.shape, array.dtype.name, role, start, stop))
         start = stop
-    double = any(s.dtype == "float64" for s in slices)
-    pieces = [named[s.name].reshape(-1) for s in slices]
-    flat = np.concatenate(pieces).astype(np.float64 if double else np.float32)
-    return Weights(torch.from_numpy(flat), Layout(tuple(slices)))
+    layout = Layout(tuple(slices))
+    flat = np.concatenate([named[s.name].reshape(-1) for s in slices]).astype(layout.dtype)
+    return Weights(torch.from_numpy(flat), layout)
 
 
 def _role(name: str, buffers: Collection[str]) -> Role:

@@ -59,6 +59,11 @@ class Layout:
         return self.slices[-1].stop if self.slices else 0
 
     @property
+    def dtype(self) -> Literal["float32", "float64"]:
+        """Of the flat vector: float64 where one tensor is, which float32 may not hold."""
+        return "float64" if any(s.dtype == "float64" for s in self.slices) else "float32"
+
+    @property
     def num_parameters(self) -> int:
         """Length of the leading part that optimisers, clipping and noise may touch."""
         return sum(s.stop - s.start for s in self.slices if s.role == "parameter")

@@ -117,8 +117,7 @@ class Shape:
         """Of float64 where one tensor is: a finite float64 may be infinite as a float32."""
         import torch  # here, because limits can be set without it
 
-        double = any(s.dtype == "float64" for s in layout.slices)
-        return cls((layout.size,), torch.float64 if double else torch.float32)
+        return cls((layout.size,), getattr(torch, layout.dtype))
 
 
 def wrong_weights(weights: Weights, sent: Weights, wanted: Shape, limits: Limits) -> str | None:

@@ -34,7 +34,7 @@ def flatten(model: nn.Module, layout: Layout | None = None) -> Weights:
     """Copy the model's weights into one flat float32 vector (float64 for a float64 model)."""
     layout = layout or layout_of(model)
     tensors = {name: tensor for name, tensor, _ in _float_tensors(model)}
-    dtype = torch.float64 if any(s.dtype == "float64" for s in layout.slices) else torch.float32
+    dtype = getattr(torch, layout.dtype)
     pieces = [tensors[s.name].detach().reshape(-1).to(dtype) for s in layout.slices]
     return Weights(torch.cat(pieces), layout)
 

@@ -228,6 +228,7 @@ FIRST_WORDS: dict[str, tuple[Any, str, str]] = {
     "garbage": (b"\x0a\xff", "INVALID_ARGUMENT", "cannot be read"),
     "oversized": (b"\0" * 2_000_000, "INVALID_ARGUMENT", "a message of 2000000 bytes"),
     "no name": (Hello(10), "PERMISSION_DENIED", "a name has 1 to 64 letters"),
+    "no file's name": (Hello(10, name=".."), "PERMISSION_DENIED", "neither . nor .."),
     "an odd name": (Hello(10, name="../a"), "PERMISSION_DENIED", "a name has 1 to 64"),
     "no examples": (Hello(0, name="x"), "PERMISSION_DENIED", "0 examples, outside"),
     "a huge count": (Hello(2**62, name="x"), "PERMISSION_DENIED", "examples, outside"),

@@ -19,7 +19,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from pisces.errors import ConfigError
 from pisces.execute.network.trust import keyfiles
-from pisces.execute.network.trust.certs import Authority, create, is_name
+from pisces.execute.network.trust.certs import Authority, create
+from pisces.execute.network.trust.names import is_name
 
 
 @pytest.fixture

@@ -24,8 +24,9 @@ from odd_certs import SERVER, Odd
 
 from pisces.errors import ConfigError
 from pisces.execute.network.trust import signing
-from pisces.execute.network.trust.certs import Authority, create, is_name
+from pisces.execute.network.trust.certs import Authority, create
 from pisces.execute.network.trust.core_log import heard
+from pisces.execute.network.trust.names import is_name
 from pisces.execute.network.trust.tls import (
     Identity,
     Peer,

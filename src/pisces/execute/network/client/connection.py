@@ -23,7 +23,6 @@ from pisces.execute.network.messages import (
     Bye,
     CalledOff,
     Chunk,
-    Encoding,
     Failure,
     FromClient,
     FromServer,
@@ -103,11 +102,6 @@ def dial(address: str, credentials: Any | None, *, is_near: bool = False) -> Dia
         return grpc.aio.secure_channel(address, credentials, options=options)
 
     return channel
-
-
-def encoding_of(layout: Layout) -> Encoding:
-    """Float64 where one tensor is."""
-    return "float64" if any(s.dtype == "float64" for s in layout.slices) else "float32"
 
 
 class Connection:
@@ -229,7 +223,7 @@ class Connection:
         if self._pending is not None and self._pending[0].task not in self._off:
             raise WireError("weights in the middle of others")
         self._off.clear()
-        self._pending = order, Intake(order.content, layout.size, wanted=encoding_of(layout))
+        self._pending = order, Intake(order.content, layout.size, wanted=layout.dtype)
         self._take_in()
 
     def _chunk(self, chunk: Chunk) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ from pisces.errors import ConfigError
 from pisces.execute.network.client.connection import Dial, dial
 from pisces.execute.network.client.holding import Holding, default_folder
 from pisces.execute.network.messages import Hello
+from pisces.execute.network.trust.names import NAME_RULE, is_name
 from pisces.execute.network.trust.tls import Identity, channel_credentials, is_loopback
-
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +64,9 @@ class Entrance:
                 "pisces certs"
             )
         name = f"client-{number}" if name is None and number is not None else name
-        if name is None or NAME.fullmatch(name) is None:
+        if name is None or not is_name(name):
             raise ConfigError(
-                "name: without a certificate a client needs a name, of 1 to 64 letters, digits, "
-                f"dots, dashes and underscores, not {name!r}"
+                f"name: without a certificate a client needs a name, of {NAME_RULE}, not {name!r}"
             )
         return cls(dial(address, None, is_near=True), name, address.encode())
 

@@ -21,10 +21,7 @@ from pisces.execute.network.client.connection import Connection, Dial, Ended
 from pisces.execute.network.client.holding import Holding
 from pisces.execute.network.client.progress import Watcher
 from pisces.execute.network.client.work import CalledOff, Job, Trainee
-from pisces.execute.network.messages import (
-    Hello,
-    Welcome,
-)
+from pisces.execute.network.messages import Hello, Welcome
 from pisces.execute.network.trust.core_log import reason as why_refused
 
 log = logging.getLogger("pisces")

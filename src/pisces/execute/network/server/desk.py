@@ -20,6 +20,7 @@ from pisces.execute.network.messages import (
     PROTOCOL,
     Acknowledged,
     CalledOff,
+    Encoding,
     Failure,
     FromServer,
     Hello,
@@ -168,9 +169,8 @@ class Desk:
         )
 
     @property
-    def _encoding(self) -> Any:
-        double = any(s.dtype == "float64" for s in self.layout.slices)
-        return "float64" if double and self.terms.encoding == "float32" else self.terms.encoding
+    def _encoding(self) -> Encoding:
+        return "float16" if self.terms.encoding == "float16" else self.layout.dtype
 
     def _go_on(self, member: Member, line: Line, task: int) -> None:
         line.expect(task)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from pisces.execute.network.messages import (
 )
 from pisces.execute.network.server.desk import RefusedError
 from pisces.execute.network.server.endings import EXPIRED, REVOKED, Ending
+from pisces.execute.network.trust.names import NAME_RULE, is_name
 from pisces.execute.network.trust.tls import (
     Identity,
     Peer,
@@ -22,8 +22,6 @@ from pisces.execute.network.trust.tls import (
     peer_name,
     server_credentials,
 )
-
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Door(Protocol):
@@ -94,8 +92,8 @@ class Open(Door):
 
     def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> Peer:
         """What it says."""
-        if NAME.fullmatch(hello.name) is None:
-            raise RefusedError("a name has 1 to 64 letters, digits, dots, dashes and underscores")
+        if not is_name(hello.name):
+            raise RefusedError(f"a name has {NAME_RULE}")
         return Peer(hello.name, 0)
 
     def unwelcome(self, peers: Iterable[Peer]) -> dict[Peer, Ending]:

@@ -64,7 +64,7 @@ class Service:
         self.stats = Stats()
         self.desk = make_desk(self)
         self._terms, self._door = self.desk.terms, door
-        self._shelf = Shelf(self.desk.layout, zstd=self._terms.zstd)
+        self._shelf = Shelf(zstd=self._terms.zstd)
         self._sessions: dict[Session, Peer] = {}
         self._num_talking = 0  # those not let in yet, and those that do not hang up, included
         self._num_lines: Counter[str] = Counter()  # by name

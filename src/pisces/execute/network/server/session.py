@@ -178,8 +178,9 @@ class Session:
         if self._desk.wants(self._who, result.task) is None:
             self._desk.decline(self._who, result.task)
             return None
+        layout = self._desk.layout
         try:
-            return Intake(result.content, self._desk.layout.size, wanted=self._shelf.encoding)
+            return Intake(result.content, layout.size, wanted=layout.dtype)
         except WireError as error:
             self._desk.reject(self._who, result.task, str(error))
             return None

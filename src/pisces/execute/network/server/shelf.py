@@ -6,13 +6,9 @@ import asyncio
 from collections import OrderedDict
 
 from pisces.execute.network.coding import to_client
-from pisces.execute.network.messages import (
-    Chunk,
-    Content,
-    Encoding,
-)
+from pisces.execute.network.messages import Chunk, Content
 from pisces.execute.network.packing import Flat, pack, parts
-from pisces.types import Layout, Task
+from pisces.types import Task
 
 Packed = tuple[Content, list[bytes]]
 LARGE_BYTES = 1 << 20  # weights whose packing is worth a thread
@@ -22,9 +18,7 @@ MOST_KEPT = 3  # of the versions sent last; slower clients' tasks are packed aga
 class Shelf:
     """Keeps the last versions as the messages that carry them."""
 
-    def __init__(self, layout: Layout, *, zstd: bool = False) -> None:
-        double = any(s.dtype == "float64" for s in layout.slices)
-        self.encoding: Encoding = "float64" if double else "float32"
+    def __init__(self, *, zstd: bool = False) -> None:
         self._zstd = zstd
         self._kept: OrderedDict[tuple[int, bool], asyncio.Future[Packed]] = OrderedDict()
 
@@ -39,7 +33,7 @@ class Shelf:
         try:
             return await asyncio.shield(self._kept[key])
         except Exception:
-            self._kept.pop(key, None)  # the next may have better luck
+            self._kept.pop(key, None)  # whoever asks next, packs anew
             raise
 
 

@@ -12,7 +12,6 @@ used, whenever a command is killed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from pisces.execute.network.trust.keyfiles import (
     read_private,
     write,
 )
+from pisces.execute.network.trust.names import NAME_RULE, is_name
 
 with needed():
     from cryptography import x509
@@ -42,7 +42,6 @@ with needed():
 CERTIFICATE, KEY, SERVER, REVOKED = "ca.pem", "ca.key", "server.pem", "revoked.pem"
 CLIENTS, ISSUED = "clients", "issued"
 SERVER_NAME = "pisces server"  # has a space, so no client can be called that
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Kind: TypeAlias = Literal["authority", "server", "client"]
 
 
@@ -63,11 +62,6 @@ class Handed(NamedTuple):
 
     path: Path
     expires_at: datetime
-
-
-def is_name(name: str) -> bool:
-    """May a client be called that?"""
-    return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def create(folder: Path, name: str, days: int) -> Authority:
@@ -234,8 +228,5 @@ def _described(certificate: x509.Certificate, revoked: Collection[int]) -> Issue
 
 def _checked(name: str) -> str:
     if not is_name(name):
-        raise ConfigError(
-            "a client's name has 1 to 64 letters (a to z), digits, dots, hyphens or underscores, "
-            f"and is neither . nor .., unlike {name!r}"
-        )
+        raise ConfigError(f"a client's name has {NAME_RULE}, unlike {name!r}")
     return name

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from pisces.errors import ConfigError
 from pisces.execute.network.extra import needed
 from pisces.execute.network.trust import signing
-from pisces.execute.network.trust.certs import is_name
 from pisces.execute.network.trust.keyfiles import (
     MISFITS,
     certificates_in,
@@ -24,6 +23,7 @@ from pisces.execute.network.trust.keyfiles import (
     read,
     read_private,
 )
+from pisces.execute.network.trust.names import is_name
 
 with needed():
     import grpc
