@@ -10,8 +10,9 @@ import logging
 from dataclasses import replace
 from queue import SimpleQueue
 
-from pisces.execute.network.client.connection import Connection, Ears
+from pisces.execute.network.client.connection import Connection
 from pisces.execute.network.client.holding import Held, Holding
+from pisces.execute.network.client.incoming import Ears
 from pisces.execute.network.client.progress import Progress, Watcher
 from pisces.execute.network.client.stock import Stock
 from pisces.execute.network.client.work import Job, Trained, Work

@@ -12,9 +12,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from pisces.execute.network.client.holding import Held
+from pisces.execute.network.client.incoming import Ears, Incoming
 from pisces.execute.network.coding import from_server, to_server
 from pisces.execute.network.extra import needed
 from pisces.execute.network.messages import (
@@ -33,9 +34,8 @@ from pisces.execute.network.messages import (
     Welcome,
     WireError,
 )
-from pisces.execute.network.packing import MOST_MESSAGE_BYTES, Flat, Intake, parts
+from pisces.execute.network.packing import MOST_MESSAGE_BYTES, parts
 from pisces.execute.network.wire import TALK
-from pisces.types import Layout
 
 with needed():
     import grpc
@@ -72,26 +72,6 @@ class Ended:
     is_refused: bool = False
 
 
-class Ears(Protocol):
-    """Who listens to what the server says."""
-
-    def welcomed(self, welcome: Welcome) -> bool:
-        """Taken in; False: say Hello again, there is more to tell of this run."""
-        ...
-
-    def received(self, version: int, weights: Flat) -> None:
-        """The weights of a version, for the task that is ordered next, if not called off by now."""
-        ...
-
-    def ordered(self, order: Order) -> None:
-        """A task, whose weights the client has by now, or is thought to."""
-        ...
-
-    def told(self, said: Acknowledged | CalledOff | Pull) -> None:
-        """Word of a task."""
-        ...
-
-
 def dial(address: str, credentials: Any | None, *, is_near: bool = False) -> Dial:
     """How to reach a server; without credentials in plain text, on this machine only."""
     options = (*OPTIONS, ("grpc.enable_http_proxy", 0)) if is_near else OPTIONS
@@ -122,8 +102,7 @@ class Connection:
         self._stream: Any = None
         self._welcome: Welcome | None = None
         self._welcomed = asyncio.Event()
-        self._pending: tuple[Order, Intake] | None = None
-        self._off: set[int] = set()  # called off while their weights came in
+        self._incoming = Incoming(ears)
         self._heard_at = clock()
         self._beating: asyncio.Task[None] | None = None
         self._cut: str | None = None  # why this side ended it
@@ -205,46 +184,16 @@ class Connection:
             case _ if self._welcome is None:
                 raise WireError("no welcome first")
             case Order():
-                self._order(said, self._welcome.layout)
+                self._incoming.order(said, self._welcome.layout)
             case Chunk():
-                self._chunk(said)
+                self._incoming.chunk(said)
             case Acknowledged() | CalledOff() | Pull():
-                self._word(said)
+                self._incoming.told(said)
             case Beat():
                 pass
             case _:
                 raise WireError("a second welcome")
         return None
-
-    def _order(self, order: Order, layout: Layout) -> None:
-        if order.content is None:
-            self._ears.ordered(order)
-            return
-        if self._pending is not None and self._pending[0].task not in self._off:
-            raise WireError("weights in the middle of others")
-        self._off.clear()
-        self._pending = order, Intake(order.content, layout.size, wanted=layout.dtype)
-        self._take_in()
-
-    def _chunk(self, chunk: Chunk) -> None:
-        if self._pending is None:
-            raise WireError("a chunk of nothing")
-        self._pending[1].add(chunk.data)
-        self._take_in()
-
-    def _take_in(self) -> None:
-        if self._pending is None or not self._pending[1].is_whole:
-            return
-        (order, intake), self._pending = self._pending, None
-        self._ears.received(order.version, intake.weights())
-        if order.task not in self._off:
-            self._ears.ordered(order)
-
-    def _word(self, said: Acknowledged | CalledOff | Pull) -> None:
-        is_coming = self._pending is not None and self._pending[0].task == said.task
-        if is_coming and isinstance(said, CalledOff):
-            self._off.add(said.task)
-        self._ears.told(said)
 
     # --- writing ----------------------------------------------------------------------------------
 
