@@ -69,6 +69,24 @@ def test_forgotten_while_it_is_written_it_does_not_come_back(disk: Slow) -> None
     asyncio.run(scene())
 
 
+def test_a_task_that_is_done_again_while_its_first_result_is_written(disk: Slow) -> None:
+    async def scene() -> None:
+        stock, second = Stock(disk), held(value=2.5)
+        stock.keep(held())
+        stock.forget("run", 1)
+        stock.keep(second)
+        disk.may.release()
+        await asyncio.sleep(0.05)  # the disk is done with the first
+        assert await stock.find("run", 1) is second
+        disk.may.release()
+        await stock.settled()
+        found = disk.read("run", 1)
+        assert found is not None
+        assert bytes(found.data) == bytes(second.data)
+
+    asyncio.run(scene())
+
+
 def test_a_result_of_another_run_is_not_taken_for_one_of_this(disk: Slow) -> None:
     async def scene() -> None:
         stock, mine = Stock(disk), held(run="new")
@@ -113,6 +131,7 @@ def test_a_file_that_is_gone_is_not_there_any_more(disk: Slow, tmp_path: Path) -
         disk.may.release(9)
         stock.keep(held())
         await stock.settled()
+        assert stock.has("run", 1)
         next(tmp_path.glob("*.held")).unlink()
         assert await stock.find("run", 1) is None
         assert not stock.has("run", 1)
@@ -145,6 +164,7 @@ def test_the_disk_is_not_touched_in_the_networks_thread(
         await stock.settled()
         assert stock.tasks("run") == {0, 2}
         assert here == ["tasks"]  # of a run it did not know of, once
+        assert disk.tasks("run") == [0, 2]
 
     stock = Stock(disk)
     for name in ("keep", "read", "forget", "tidy", "tasks", "has", "latest_run"):
