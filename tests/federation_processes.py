@@ -216,9 +216,9 @@ def keep_diary(note: Any) -> None:
         note(type(said).__name__, task=said.task)
         told(self, said)
 
-    def takes(self: Any, order: Any, weights: Any) -> None:
+    def takes(self: Any, order: Any) -> None:
         note("Order", task=order.task)
-        ordered(self, order, weights)
+        ordered(self, order)
 
     def enters(self: Any, welcome: Any) -> bool:
         note("Welcome", wanted=welcome.wanted, settled=welcome.settled)
