@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import Network, network
 from rawclient import Good, Raw, said_result
-from runs import task
+from runs import START, task
 
 from pisces.execute.network.coding import to_server
 from pisces.execute.network.messages import (
@@ -36,7 +36,7 @@ from pisces.execute.network.messages import (
     Result,
     Welcome,
 )
-from pisces.execute.network.packing import pack, pack_step
+from pisces.execute.network.packing import digest, pack, pack_step
 from pisces.execute.network.server.door import Guarded, Open
 from pisces.execute.network.server.endings import Ending
 from pisces.execute.network.trust import signing
@@ -102,9 +102,12 @@ def given_task(net: Network) -> tuple[Raw, Order]:
     return client, client.order()
 
 
-def result(order: Order, **content: Any) -> Result:
+DIGEST = digest(START.layout)
+
+
+def result(order: Order, layout: int = DIGEST, **content: Any) -> Result:
     plain = Content("float32", 16)
-    return Result(order.task, Report(10), replace(plain, **content))
+    return Result(order.task, Report(10), replace(plain, **content), layout)
 
 
 SECOND_WORDS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
@@ -158,6 +161,10 @@ BAD_RESULTS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
         "weights of float64, not float32",
     ),
     "at once": (lambda o: [result(o, num_bytes=15, data=bytes(15))], "15 bytes of weights, not 16"),
+    "another layout": (
+        lambda o: [result(o, layout=DIGEST ^ 1), Chunk(bytes(16))],
+        "weights in another layout",
+    ),
     "packed badly": (
         lambda o: [result(o, num_bytes=4, zstd=True), Chunk(b"1234")],
         "compressed weights",
@@ -597,8 +604,8 @@ def test_rounds_go_on_after_a_mistake(
 said = st.sampled_from(
     [
         *(Beat(), Bye(), Hello(10, name="fuzz"), Failure(0, "x"), Chunk(bytes(16)), Chunk(b"")),
-        Result(0, Report(10), Content("float32", 16)),
-        Result(1, Report(10), Content("float16", 8, zstd=True)),
+        Result(0, Report(10), Content("float32", 16), DIGEST),
+        Result(1, Report(10), Content("float16", 8, zstd=True), DIGEST),
     ]
 ).map(to_server)
 

@@ -74,7 +74,7 @@ class Paced(threading.Thread):
         made = outcome(task)
         content, data = pack(made.weights.flat.numpy())
         whole = type(content)(content.encoding, content.num_bytes, data=bytes(data))
-        self.raw.say(Result(order.task, made.report, whole))
+        self.raw.say(Result(order.task, made.report, whole, self.raw.layout))
         self.num_done += 1
 
 
