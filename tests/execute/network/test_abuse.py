@@ -31,6 +31,7 @@ from pisces.execute.network.messages import (
     Chunk,
     Content,
     Failure,
+    FromClient,
     Hello,
     Order,
     Result,
@@ -42,7 +43,7 @@ from pisces.execute.network.server.endings import Ending
 from pisces.execute.network.trust import signing
 from pisces.execute.network.trust.certs import Authority, create
 from pisces.execute.network.trust.tls import Identity, Peer, Revoked, channel_credentials
-from pisces.types import Arrived, Failed, Layout, Left, Report, Slice, Weights
+from pisces.types import Arrived, Event, Failed, Layout, Left, Report, Slice, Weights
 
 LOOPBACK = "ipv4:127.0.0.1"
 
@@ -71,8 +72,14 @@ NAMES = (f"odd{number}" for number in NUMBERS)
 
 def drain(net: Network) -> None:
     """Let the loop hear of all that was told by now."""
+    heard_by_now(net)
+
+
+def heard_by_now(net: Network) -> list[Event]:
+    events: list[Event] = []
     while net.executor._inbox:
-        net.executor.wait(net.executor._elapsed())
+        events += net.executor.wait(net.executor._elapsed())
+    return events
 
 
 def serve(net: Network) -> None:
@@ -289,6 +296,19 @@ def test_who_connects_too_often_is_told_to_wait() -> None:
         assert codes == ["RESOURCE_EXHAUSTED"] * 3
         assert net.stats.refused["connects too often"] == 3
         net.joined("another")
+
+
+def test_who_says_nothing_takes_a_place_until_its_time_is_up() -> None:
+    """Connections are counted before it is known whose they are."""
+    with network(max_connections=2, handshake_s=0.5) as net:
+        net.executor._open()
+        net.joined("a")
+        net.raw()
+        net.becomes(lambda: net.executor._service._num_talking == 2)
+        assert net.raw("b").ended().details == "the server is full: try again later"
+        net.becomes(lambda: net.executor._service._num_talking == 1)
+        net.joined("b")
+        assert net.stats.refused == {"full": 1, "no hello": 1}
 
 
 def test_more_than_may_come_are_told_so_and_may_when_others_go() -> None:
@@ -601,37 +621,78 @@ def test_rounds_go_on_after_a_mistake(
 
 # --- anything -------------------------------------------------------------------------------------
 
+TASK = 0  # stands for the one that was given
+plain = Content("float32", 16)
+contents = [
+    plain,
+    replace(plain, data=bytes(16)),
+    replace(plain, num_bytes=15),
+    Content("float16", 8, scale=1.0, data=bytes(8)),
+    Content("float32", 15, zstd=True),
+]
 said = st.sampled_from(
     [
-        *(Beat(), Bye(), Hello(10, name="fuzz"), Failure(0, "x"), Chunk(bytes(16)), Chunk(b"")),
-        Result(0, Report(10), Content("float32", 16), DIGEST),
+        *(Beat(), Bye(), Hello(10, name="fuzz"), Failure(TASK, "x"), Failure(1, "x")),
+        *(Chunk(bytes(16)), Chunk(bytes(15)), Chunk(b"")),
+        *(Result(TASK, Report(10), content, DIGEST) for content in contents),
         Result(1, Report(10), Content("float16", 8, zstd=True), DIGEST),
     ]
-).map(to_server)
+)
+ENDS = ("OK", "INVALID_ARGUMENT", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
 
 
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    data = bytearray(draw(said))
-    if data and draw(st.booleans()):
-        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
-    return bytes(data)
+def of_task(word: FromClient, number: int) -> FromClient:
+    is_of_it = isinstance(word, Result | Failure) and word.task == TASK
+    return replace(word, task=number) if is_of_it else word  # type: ignore[type-var]
 
 
-@settings(max_examples=60)
-@given(st.lists(st.one_of(said, damaged(), st.binary(max_size=40)), max_size=12), st.booleans())
-def test_any_words_in_any_order(net: Network, words: list[bytes], is_in: bool) -> None:
-    client = net.raw("fuzz")
-    if is_in:
-        client.join()
-    client.say(*words)
+Damage = tuple[int, int] | None
+
+
+def damaged(data: bytes, damage: Damage) -> bytes:
+    if damage is None or not data:
+        return data
+    place, value = damage
+    place %= len(data)
+    return data[:place] + bytes([value]) + data[place + 1 :]
+
+
+damages = st.none() | st.tuples(st.integers(0, 99), st.integers(0, 255))
+spoken = st.tuples(said, damages) | st.binary(max_size=40)
+
+
+@settings(max_examples=80)
+@given(st.lists(spoken, max_size=12))
+def test_any_words_in_any_order_of_who_has_a_task(
+    net: Network, words: list[tuple[FromClient, Damage] | bytes]
+) -> None:
+    """The conversation ends in order, the task at most once, and with nothing but floats."""
+    client, order = given_task(net)
+    for word in words:
+        if isinstance(word, bytes):
+            client.say(word)
+        else:
+            client.say(damaged(to_server(of_task(word[0], order.task)), word[1]))
     client.stop_talking()
-    assert client.ended().code.name in (
-        "OK",
-        "INVALID_ARGUMENT",
-        "PERMISSION_DENIED",
-        "UNAVAILABLE",
-    )
+    assert client.ended().code.name in ENDS
+    client.hang_up()
+    net.clients.remove(client)
+    ends = [e for e in heard_by_now(net) if getattr(e, "task_id", None) == order.task]
+    assert len(ends) <= 1
+    assert all(e.weights.flat.shape == (4,) for e in ends if isinstance(e, Arrived))
+    net.executor.cancel(order.task)
+
+
+@settings(max_examples=30)
+@given(st.lists(spoken, max_size=6))
+def test_any_words_of_who_was_not_let_in(
+    net: Network, words: list[tuple[FromClient, Damage] | bytes]
+) -> None:
+    client = net.raw("fuzz")
+    for word in words:
+        client.say(word if isinstance(word, bytes) else damaged(to_server(word[0]), word[1]))
+    client.stop_talking()
+    assert client.ended().code.name in ENDS
     client.hang_up()
     net.clients.remove(client)
 
@@ -639,6 +700,12 @@ def test_any_words_in_any_order(net: Network, words: list[bytes], is_in: bool) -
 @settings(max_examples=40)
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_to_the_port(net: Network, data: bytes, as_http2: bool) -> None:
+    """They are hung up on, and whoever is there is answered meanwhile."""
     start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-    with socket.create_connection(port_of(net)) as line, suppress(OSError):
-        line.sendall(start + data if as_http2 else data)
+    with socket.create_connection(port_of(net)) as line:
+        with suppress(OSError):
+            line.sendall(start + data if as_http2 else data)
+            line.shutdown(socket.SHUT_WR)
+        net.clients[0].say(Beat())
+        assert net.clients[0].expect(Beat) == Beat()
+        assert is_closed(line)
