@@ -52,7 +52,7 @@ LOOPBACK = "ipv4:127.0.0.1"
 def net() -> Iterator[Network]:
     """A server for all tests that do not need terms of their own."""
     with network(handshake_s=0.5) as there:
-        there.executor._open()
+        there.executor.open()
         there.joined("honest")
         there.heard()
         yield there
@@ -284,7 +284,7 @@ def test_many_lies_are_logged_once(net: Network, caplog: pytest.LogCaptureFixtur
 
 def test_who_connects_too_often_is_told_to_wait() -> None:
     with network(connects_per_minute=1.0) as net:
-        net.executor._open()
+        net.executor.open()
         codes = []
         for _ in range(8):
             client = net.raw("pushy")
@@ -301,7 +301,7 @@ def test_who_connects_too_often_is_told_to_wait() -> None:
 def test_who_says_nothing_takes_a_place_until_its_time_is_up() -> None:
     """Connections are counted before it is known whose they are."""
     with network(max_connections=2, handshake_s=0.5) as net:
-        net.executor._open()
+        net.executor.open()
         net.joined("a")
         net.raw()
         net.becomes(lambda: net.executor._service._num_talking == 2)
@@ -313,7 +313,7 @@ def test_who_says_nothing_takes_a_place_until_its_time_is_up() -> None:
 
 def test_more_than_may_come_are_told_so_and_may_when_others_go() -> None:
     with network(max_connections=2) as net:
-        net.executor._open()
+        net.executor.open()
         first, _ = net.joined("a", "b")
         third = net.raw("c")
         assert third.ended().details == "the server is full: try again later"
@@ -387,7 +387,7 @@ def test_a_result_that_never_comes_to_its_end_counts_as_silence(
 def test_who_does_not_read_and_talks_all_the_time_is_cut_off() -> None:
     large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
     with network(layout=large, messages_per_s=1e6) as net:
-        net.executor._open()
+        net.executor.open()
         deaf = net.raw("deaf", reads=False)
         deaf.say(Hello(10, name="deaf"))
         net.heard()
@@ -455,7 +455,7 @@ def test_a_cable_that_was_cut_in_the_middle_of_weights(monkeypatch: pytest.Monke
     monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
     large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
     with network(layout=large, beat_s=0.2, patience_s=0.1) as net:
-        net.executor._open()
+        net.executor.open()
         cable = Cable(port_of(net))
         client = Raw(cable.address, "a")
         net.clients.append(client)
@@ -526,7 +526,7 @@ def credentials(folder: Path, name: str) -> Any:
 
 def test_names_are_those_of_certificates(folder: Path) -> None:
     with network(Guarded.of(folder), handshake_s=0.5) as net:
-        net.executor._open()
+        net.executor.open()
         client = net.raw("another", credentials=credentials(folder, "honest"))
         client.join()
         assert net.executor._roster.names == {0: "honest"}
@@ -534,7 +534,7 @@ def test_names_are_those_of_certificates(folder: Path) -> None:
 
 def test_garbage_and_stalled_handshakes_disturb_nobody(folder: Path) -> None:
     with network(Guarded.of(folder), handshake_s=0.5) as net:
-        net.executor._open()
+        net.executor.open()
         good = Good(net.raw(credentials=credentials(folder, "honest")))
         good.start()
         net.heard()
@@ -555,7 +555,7 @@ def test_garbage_and_stalled_handshakes_disturb_nobody(folder: Path) -> None:
 def test_who_is_revoked_meanwhile_has_to_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
     with network(Guarded.of(folder)) as net:
-        net.executor._open()
+        net.executor.open()
         honest = net.raw(credentials=credentials(folder, "honest"))
         revoked = net.raw(credentials=credentials(folder, "revoked"))
         honest.join()
@@ -583,7 +583,7 @@ def test_whose_certificate_expires_meanwhile_has_to_go(
         patched.setattr(signing, "_in", lambda _: soon)
         Authority(folder).clients(["brief"], 1)
     with network(Guarded.of(folder)) as net:
-        net.executor._open()
+        net.executor.open()
         brief = net.raw(credentials=credentials(folder, "brief"))
         brief.join()
         ended = brief.ended()

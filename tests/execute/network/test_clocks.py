@@ -91,7 +91,7 @@ def log_of(federation: Federation, executor: Executor) -> list[Line]:
 
 def over_the_network(protocol: str) -> list[Line]:
     with network(at_least=len(DELAYS_S) - 1) as there:
-        there.executor._open()
+        there.executor.open()
         for number in range(len(DELAYS_S)):
             Paced(there.raw(f"c{number}"), number).start()
         return log_of(federation(protocol), there.executor)
