@@ -26,7 +26,7 @@ from pisces.execute.network.messages import (
     Result,
     Welcome,
 )
-from pisces.execute.network.packing import MOST_MESSAGE_BYTES
+from pisces.execute.network.packing import MOST_MESSAGE_BYTES, digest
 from pisces.execute.network.trust.tls import Identity, channel_credentials
 from pisces.execute.network.wire import TALK
 from pisces.types import Report
@@ -55,7 +55,7 @@ class Echo:
         await self._stream.write(to_server(Hello(NUM_EXAMPLES)))
         welcome = from_server(await self._stream.read())
         assert isinstance(welcome, Welcome)
-        self._beat_s = welcome.beat_s
+        self._beat_s, self._layout = welcome.beat_s, digest(welcome.layout)
 
     async def stay(self) -> None:
         beating = asyncio.ensure_future(self._beat())
@@ -92,7 +92,7 @@ class Echo:
     async def _send_back(self, order: Order) -> None:
         assert self._content is not None
         report = Report(NUM_EXAMPLES, 1.0, 1.1, 1)
-        await self._stream.write(to_server(Result(order.task, report, self._content)))
+        await self._stream.write(to_server(Result(order.task, report, self._content, self._layout)))
         for chunk in self._chunks:
             await self._stream.write(chunk)
 

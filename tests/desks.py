@@ -120,7 +120,7 @@ def desk(roster: Roster | None = None, **terms: Any) -> tuple[Desk, list[Any], T
 
 
 def result(number: int) -> Result:
-    return Result(number, Report(10), Content("float32", 16))
+    return Result(number, Report(10), Content("float32", 16), 0)
 
 
 # --- a loop, and clients, for the machine ---------------------------------------------------------

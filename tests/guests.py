@@ -13,8 +13,15 @@ import grpc
 import numpy as np
 
 from pisces.execute.network.coding import from_server, to_server
-from pisces.execute.network.messages import Bye, Hello, Order, Over, Result, Welcome
-from pisces.execute.network.packing import pack, parts
+from pisces.execute.network.messages import (
+    Bye,
+    Hello,
+    Order,
+    Over,
+    Result,
+    Welcome,
+)
+from pisces.execute.network.packing import digest, pack, parts
 from pisces.execute.network.trust.tls import Identity, channel_credentials
 from pisces.execute.network.wire import TALK
 from pisces.types import Report
@@ -77,7 +84,9 @@ class Guest(threading.Thread):
             self._flat = np.frombuffer(order.content.data, np.float32)
         self.tasks.append(order.task)
         content, _ = parts(*pack(self._flat + np.float32(STEP)))
-        self._said.put(to_server(Result(order.task, Report(NUM_EXAMPLES, 1.0, 1.1, 1), content)))
+        assert self.welcome is not None
+        report, layout = Report(NUM_EXAMPLES, 1.0, 1.1, 1), digest(self.welcome.layout)
+        self._said.put(to_server(Result(order.task, report, content, layout)))
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class Network:
 
     def begun(self, *names: str) -> list[Raw]:
         """The same, and the loop has heard of them."""
-        self.executor._open()
+        self.executor.open()
         clients = self.joined(*names)
         self.heard(len(names))
         return clients

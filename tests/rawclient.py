@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import grpc
 import numpy as np
 from numpy.typing import NDArray
+from runs import START
 
 from pisces.execute.network.coding import from_server, to_server
 from pisces.execute.network.messages import (
@@ -23,7 +24,7 @@ from pisces.execute.network.messages import (
     Result,
     Welcome,
 )
-from pisces.execute.network.packing import MOST_MESSAGE_BYTES, Intake, chunks, pack
+from pisces.execute.network.packing import MOST_MESSAGE_BYTES, Intake, chunks, digest, pack
 from pisces.execute.network.wire import TALK
 from pisces.types import Report
 
@@ -58,6 +59,7 @@ class Raw:
         size: int = 4,
     ) -> None:
         self.name, self.size = name, size
+        self.layout = 0  # digest of the server's
         self.weights: dict[int, Flat] = {}  # by version
         self.num_contents = 0  # how often weights were sent
         if credentials is None:
@@ -90,7 +92,10 @@ class Raw:
         if isinstance(data, HungUpError):
             self._heard.put(data)
             raise data
-        return from_server(data)
+        said = from_server(data)
+        if isinstance(said, Welcome):
+            self.layout = digest(said.layout)
+        return said
 
     def expect(self, kind: type[Kind]) -> Kind:
         """The next word but beats, which is of this kind."""
@@ -154,16 +159,21 @@ class Raw:
         """What a good client says when it is done: the weights it was sent and a little more."""
         flat = (self.weights[order.version] + np.float32(add)).astype(np.float32)
         content, data = pack(flat)
-        return said_result(order.task, content, data, num_examples)
+        return said_result(order.task, content, data, num_examples, layout=self.layout)
 
     def answer(self, order: Order, add: float = 1.0) -> None:
         self.say(*self.result(order, add))
 
 
 def said_result(
-    task: int, content: Content, data: memoryview, num_examples: int = 10
+    task: int,
+    content: Content,
+    data: memoryview,
+    num_examples: int = 10,
+    *,
+    layout: int = digest(START.layout),
 ) -> list[FromClient]:
-    announced = Result(task, Report(num_examples, 1.0, 1.0, 1), content)
+    announced = Result(task, Report(num_examples, 1.0, 1.0, 1), content, layout)
     return [announced, *(Chunk(chunk) for chunk in chunks(data))]
 
 

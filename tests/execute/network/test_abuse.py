@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import Network, network
 from rawclient import Good, Raw, said_result
-from runs import task
+from runs import START, task
 
 from pisces.execute.network.coding import to_server
 from pisces.execute.network.messages import (
@@ -31,18 +31,19 @@ from pisces.execute.network.messages import (
     Chunk,
     Content,
     Failure,
+    FromClient,
     Hello,
     Order,
     Result,
     Welcome,
 )
-from pisces.execute.network.packing import pack, pack_step
+from pisces.execute.network.packing import digest, pack, pack_step
 from pisces.execute.network.server.door import Guarded, Open
 from pisces.execute.network.server.endings import Ending
 from pisces.execute.network.trust import signing
 from pisces.execute.network.trust.certs import Authority, create
 from pisces.execute.network.trust.tls import Identity, Peer, Revoked, channel_credentials
-from pisces.types import Arrived, Failed, Layout, Left, Report, Slice, Weights
+from pisces.types import Arrived, Event, Failed, Layout, Left, Report, Slice, Weights
 
 LOOPBACK = "ipv4:127.0.0.1"
 
@@ -51,7 +52,7 @@ LOOPBACK = "ipv4:127.0.0.1"
 def net() -> Iterator[Network]:
     """A server for all tests that do not need terms of their own."""
     with network(handshake_s=0.5) as there:
-        there.executor._open()
+        there.executor.open()
         there.joined("honest")
         there.heard()
         yield there
@@ -71,8 +72,14 @@ NAMES = (f"odd{number}" for number in NUMBERS)
 
 def drain(net: Network) -> None:
     """Let the loop hear of all that was told by now."""
+    heard_by_now(net)
+
+
+def heard_by_now(net: Network) -> list[Event]:
+    events: list[Event] = []
     while net.executor._inbox:
-        net.executor.wait(net.executor._elapsed())
+        events += net.executor.wait(net.executor._elapsed())
+    return events
 
 
 def serve(net: Network) -> None:
@@ -102,9 +109,12 @@ def given_task(net: Network) -> tuple[Raw, Order]:
     return client, client.order()
 
 
-def result(order: Order, **content: Any) -> Result:
+DIGEST = digest(START.layout)
+
+
+def result(order: Order, layout: int = DIGEST, **content: Any) -> Result:
     plain = Content("float32", 16)
-    return Result(order.task, Report(10), replace(plain, **content))
+    return Result(order.task, Report(10), replace(plain, **content), layout)
 
 
 SECOND_WORDS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
@@ -158,6 +168,10 @@ BAD_RESULTS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
         "weights of float64, not float32",
     ),
     "at once": (lambda o: [result(o, num_bytes=15, data=bytes(15))], "15 bytes of weights, not 16"),
+    "another layout": (
+        lambda o: [result(o, layout=DIGEST ^ 1), Chunk(bytes(16))],
+        "weights in another layout",
+    ),
     "packed badly": (
         lambda o: [result(o, num_bytes=4, zstd=True), Chunk(b"1234")],
         "compressed weights",
@@ -276,7 +290,7 @@ def test_many_lies_are_logged_once(net: Network, caplog: pytest.LogCaptureFixtur
 
 def test_who_connects_too_often_is_told_to_wait() -> None:
     with network(connects_per_minute=1.0) as net:
-        net.executor._open()
+        net.executor.open()
         codes = []
         for _ in range(8):
             client = net.raw("pushy")
@@ -290,9 +304,22 @@ def test_who_connects_too_often_is_told_to_wait() -> None:
         net.joined("another")
 
 
+def test_who_says_nothing_takes_a_place_until_its_time_is_up() -> None:
+    """Connections are counted before it is known whose they are."""
+    with network(max_connections=2, handshake_s=0.5) as net:
+        net.executor.open()
+        net.joined("a")
+        net.raw()
+        net.becomes(lambda: net.executor._service._num_talking == 2)
+        assert net.raw("b").ended().details == "the server is full: try again later"
+        net.becomes(lambda: net.executor._service._num_talking == 1)
+        net.joined("b")
+        assert net.stats.refused == {"full": 1, "no hello": 1}
+
+
 def test_more_than_may_come_are_told_so_and_may_when_others_go() -> None:
     with network(max_connections=2) as net:
-        net.executor._open()
+        net.executor.open()
         first, _ = net.joined("a", "b")
         third = net.raw("c")
         assert third.ended().details == "the server is full: try again later"
@@ -366,7 +393,7 @@ def test_a_result_that_never_comes_to_its_end_counts_as_silence(
 def test_who_does_not_read_and_talks_all_the_time_is_cut_off() -> None:
     large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
     with network(layout=large, messages_per_s=1e6) as net:
-        net.executor._open()
+        net.executor.open()
         deaf = net.raw("deaf", reads=False)
         deaf.say(Hello(10, name="deaf"))
         net.heard()
@@ -434,7 +461,7 @@ def test_a_cable_that_was_cut_in_the_middle_of_weights(monkeypatch: pytest.Monke
     monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
     large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
     with network(layout=large, beat_s=0.2, patience_s=0.1) as net:
-        net.executor._open()
+        net.executor.open()
         cable = Cable(port_of(net))
         client = Raw(cable.address, "a")
         net.clients.append(client)
@@ -505,7 +532,7 @@ def credentials(folder: Path, name: str) -> Any:
 
 def test_names_are_those_of_certificates(folder: Path) -> None:
     with network(Guarded.of(folder), handshake_s=0.5) as net:
-        net.executor._open()
+        net.executor.open()
         client = net.raw("another", credentials=credentials(folder, "honest"))
         client.join()
         assert net.executor._roster.names == {0: "honest"}
@@ -513,7 +540,7 @@ def test_names_are_those_of_certificates(folder: Path) -> None:
 
 def test_garbage_and_stalled_handshakes_disturb_nobody(folder: Path) -> None:
     with network(Guarded.of(folder), handshake_s=0.5) as net:
-        net.executor._open()
+        net.executor.open()
         good = Good(net.raw(credentials=credentials(folder, "honest")))
         good.start()
         net.heard()
@@ -534,7 +561,7 @@ def test_garbage_and_stalled_handshakes_disturb_nobody(folder: Path) -> None:
 def test_who_is_revoked_meanwhile_has_to_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
     with network(Guarded.of(folder)) as net:
-        net.executor._open()
+        net.executor.open()
         honest = net.raw(credentials=credentials(folder, "honest"))
         revoked = net.raw(credentials=credentials(folder, "revoked"))
         honest.join()
@@ -562,7 +589,7 @@ def test_whose_certificate_expires_meanwhile_has_to_go(
         patched.setattr(signing, "_in", lambda _: soon)
         Authority(folder).clients(["brief"], 1)
     with network(Guarded.of(folder)) as net:
-        net.executor._open()
+        net.executor.open()
         brief = net.raw(credentials=credentials(folder, "brief"))
         brief.join()
         ended = brief.ended()
@@ -600,37 +627,78 @@ def test_rounds_go_on_after_a_mistake(
 
 # --- anything -------------------------------------------------------------------------------------
 
+TASK = 0  # stands for the one that was given
+plain = Content("float32", 16)
+contents = [
+    plain,
+    replace(plain, data=bytes(16)),
+    replace(plain, num_bytes=15),
+    Content("float16", 8, scale=1.0, data=bytes(8)),
+    Content("float32", 15, zstd=True),
+]
 said = st.sampled_from(
     [
-        *(Beat(), Bye(), Hello(10, name="fuzz"), Failure(0, "x"), Chunk(bytes(16)), Chunk(b"")),
-        Result(0, Report(10), Content("float32", 16)),
-        Result(1, Report(10), Content("float16", 8, zstd=True)),
+        *(Beat(), Bye(), Hello(10, name="fuzz"), Failure(TASK, "x"), Failure(1, "x")),
+        *(Chunk(bytes(16)), Chunk(bytes(15)), Chunk(b"")),
+        *(Result(TASK, Report(10), content, DIGEST) for content in contents),
+        Result(1, Report(10), Content("float16", 8, zstd=True), DIGEST),
     ]
-).map(to_server)
+)
+ENDS = ("OK", "INVALID_ARGUMENT", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
 
 
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    data = bytearray(draw(said))
-    if data and draw(st.booleans()):
-        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
-    return bytes(data)
+def of_task(word: FromClient, number: int) -> FromClient:
+    is_of_it = isinstance(word, Result | Failure) and word.task == TASK
+    return replace(word, task=number) if is_of_it else word  # type: ignore[type-var]
 
 
-@settings(max_examples=60)
-@given(st.lists(st.one_of(said, damaged(), st.binary(max_size=40)), max_size=12), st.booleans())
-def test_any_words_in_any_order(net: Network, words: list[bytes], is_in: bool) -> None:
-    client = net.raw("fuzz")
-    if is_in:
-        client.join()
-    client.say(*words)
+Damage = tuple[int, int] | None
+
+
+def damaged(data: bytes, damage: Damage) -> bytes:
+    if damage is None or not data:
+        return data
+    place, value = damage
+    place %= len(data)
+    return data[:place] + bytes([value]) + data[place + 1 :]
+
+
+damages = st.none() | st.tuples(st.integers(0, 99), st.integers(0, 255))
+spoken = st.tuples(said, damages) | st.binary(max_size=40)
+
+
+@settings(max_examples=80)
+@given(st.lists(spoken, max_size=12))
+def test_any_words_in_any_order_of_who_has_a_task(
+    net: Network, words: list[tuple[FromClient, Damage] | bytes]
+) -> None:
+    """The conversation ends in order, the task at most once, and with nothing but floats."""
+    client, order = given_task(net)
+    for word in words:
+        if isinstance(word, bytes):
+            client.say(word)
+        else:
+            client.say(damaged(to_server(of_task(word[0], order.task)), word[1]))
     client.stop_talking()
-    assert client.ended().code.name in (
-        "OK",
-        "INVALID_ARGUMENT",
-        "PERMISSION_DENIED",
-        "UNAVAILABLE",
-    )
+    assert client.ended().code.name in ENDS
+    client.hang_up()
+    net.clients.remove(client)
+    ends = [e for e in heard_by_now(net) if getattr(e, "task_id", None) == order.task]
+    assert len(ends) <= 1
+    assert all(e.weights.flat.shape == (4,) for e in ends if isinstance(e, Arrived))
+    net.executor.cancel(order.task)
+
+
+@settings(max_examples=30)
+@given(st.lists(spoken, max_size=6))
+def test_any_words_of_who_was_not_let_in(
+    net: Network, words: list[tuple[FromClient, Damage] | bytes]
+) -> None:
+    client = net.raw("fuzz")
+    for word in words:
+        client.say(word if isinstance(word, bytes) else damaged(to_server(word[0]), word[1]))
+    client.stop_talking()
+    assert client.ended().code.name in ENDS
     client.hang_up()
     net.clients.remove(client)
 
@@ -638,6 +706,12 @@ def test_any_words_in_any_order(net: Network, words: list[bytes], is_in: bool) -
 @settings(max_examples=40)
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_to_the_port(net: Network, data: bytes, as_http2: bool) -> None:
+    """They are hung up on, and whoever is there is answered meanwhile."""
     start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-    with socket.create_connection(port_of(net)) as line, suppress(OSError):
-        line.sendall(start + data if as_http2 else data)
+    with socket.create_connection(port_of(net)) as line:
+        with suppress(OSError):
+            line.sendall(start + data if as_http2 else data)
+            line.shutdown(socket.SHUT_WR)
+        net.clients[0].say(Beat())
+        assert net.clients[0].expect(Beat) == Beat()
+        assert is_closed(line)

@@ -47,7 +47,7 @@ def joined(
             ended.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
-    net.executor._open()
+    net.executor.open()
     thread.start()
     assert net.heard() == [Joined(0.0, 0, 10)]
     yield ended

@@ -70,7 +70,7 @@ class Paced(threading.Thread):
         made = outcome(task)
         content, data = pack(made.weights.flat.numpy())
         whole = type(content)(content.encoding, content.num_bytes, data=bytes(data))
-        self.raw.say(Result(order.task, made.report, whole))
+        self.raw.say(Result(order.task, made.report, whole, self.raw.layout))
         self.num_done += 1
 
 
@@ -87,7 +87,7 @@ def log_of(federation: Federation, executor: Executor) -> list[Line]:
 
 def over_the_network(protocol: str) -> list[Line]:
     with network(at_least=len(DELAYS_S) - 1) as there:
-        there.executor._open()
+        there.executor.open()
         for number in range(len(DELAYS_S)):
             Paced(there.raw(f"c{number}"), number).start()
         return log_of(federation(protocol), there.executor)

@@ -23,7 +23,7 @@ from pisces.types import Arrived, Failed, Joined, Left
 
 def test_begins_with_clients_enough_and_so_does_time() -> None:
     with network(at_least=2) as net:
-        net.executor._open()
+        net.executor.open()
         net.joined("a")
         time.sleep(0.05)
         assert net.executor.now == 0.0
@@ -36,7 +36,7 @@ def test_begins_with_clients_enough_and_so_does_time() -> None:
 
 def test_who_left_again_is_not_enough() -> None:
     with network(at_least=2) as net:
-        net.executor._open()
+        net.executor.open()
         [gone] = net.joined("a")
         gone.say(Bye())
         net.becomes(lambda: len(net.executor._inbox) == 2)
@@ -368,7 +368,7 @@ def test_who_says_that_it_stopped_what_it_had_sent_is_not_refused() -> None:
 
 def test_a_pull_reaches_who_can_hand_in() -> None:
     with network() as net:
-        net.executor._open()
+        net.executor.open()
         can, cannot = net.raw("a"), net.raw("b")
         can.join(pulls=True)
         cannot.join()

@@ -93,7 +93,7 @@ def test_everybody_hears_of_the_end(for_good: bool) -> None:
 def test_who_does_not_read_is_not_waited_for_at_the_end() -> None:
     layout = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
     with network(layout=layout, linger_s=0.2) as net:
-        net.executor._open()
+        net.executor.open()
         deaf = net.raw("deaf", reads=False)
         deaf.say(Hello(10, name="deaf"))
         net.heard()
@@ -113,7 +113,7 @@ def _large(layout: Layout, number: int, client: int, version: int = 0) -> Task:
 def test_who_does_not_read_keeps_nobody_waiting() -> None:
     layout = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
     with network(layout=layout) as net:
-        net.executor._open()
+        net.executor.open()
         deaf = net.raw("deaf", reads=False)
         deaf.say(Hello(10, name="deaf"))
         net.heard()
@@ -147,7 +147,7 @@ def test_the_loop_says_what_it_has_to_say_at_once() -> None:
 
 def test_nothing_piles_up() -> None:
     with network() as net:
-        net.executor._open()
+        net.executor.open()
         good = Good(net.raw("a"))
         good.start()
         net.heard()
@@ -225,7 +225,7 @@ def test_can_be_closed_before_anything_happened() -> None:
 @pytest.mark.parametrize(("encoding", "zstd"), [("float16", False), ("float32", True)])
 def test_rounded_and_compressed_weights(encoding: str, zstd: bool) -> None:
     with network(encoding=encoding, zstd=zstd) as net:
-        net.executor._open()
+        net.executor.open()
         plain, client = net.raw("a"), net.raw("b")
         assert not plain.join().zstd
         welcome = client.join(zstd=True)
@@ -251,7 +251,7 @@ def test_rounded_and_compressed_weights(encoding: str, zstd: bool) -> None:
 
 def test_numbers_by_wish_and_by_name() -> None:
     with network() as net:
-        net.executor._open()
+        net.executor.open()
         assert net.raw("a").join(wished=5).number == 5
         assert net.raw("b").join().number == 0
         assert net.raw("a").join().number == 5

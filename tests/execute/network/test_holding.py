@@ -20,7 +20,7 @@ from pisces.types import Report
 
 def held(task: int = 1, run: str = "run", value: float = 1.5) -> Held:
     content, data = pack(np.full(5, value, np.float32))
-    return Held(run, Result(task, Report(10, 0.1, 0.2, 3, 0.05), content), data)
+    return Held(run, Result(task, Report(10, 0.1, 0.2, 3, 0.05), content, 2**31), data)
 
 
 def files(folder: Path, suffix: str = ".held") -> list[Path]:
@@ -47,7 +47,7 @@ def test_what_is_kept_is_read_back_also_later(tmp_path: Path) -> None:
 def test_rounded_results_keep_their_scale(tmp_path: Path) -> None:
     content, data = pack_step(np.array([1.0, 3.0], np.float32), np.zeros(2, np.float32), zstd=True)
     holding = Holding(tmp_path)
-    holding.keep(Held("run", Result(1, Report(1), content), data))
+    holding.keep(Held("run", Result(1, Report(1), content, 0), data))
     found = holding.read("run", 1)
     assert found is not None
     assert found.result.content == content
@@ -196,6 +196,6 @@ def test_what_is_held_is_its_owners(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     holding = Holding(tmp_path)
     content, data = pack(np.ones(3, np.float32))
-    assert holding.keep(Held("run", Result(1, Report(10), content), data))
+    assert holding.keep(Held("run", Result(1, Report(10), content, 0), data))
     (path,) = tmp_path.glob("*.held")
     assert path.stat().st_mode & 0o777 == 0o600

@@ -83,7 +83,7 @@ of_clients = st.one_of(
         *(numbers, words, st.none() | numbers, words, tasks, tasks),
         *(st.booleans(), st.booleans(), st.integers(0, 2**32 - 1)),
     ),
-    st.builds(Result, numbers, reports, contents),
+    st.builds(Result, numbers, reports, contents, st.integers(0, 2**32 - 1)),
     st.builds(Chunk, st.binary(max_size=50)),
     st.builds(Failure, numbers, words),
     st.just(Beat()),
@@ -175,7 +175,7 @@ def test_texts_are_of_one_line_and_not_long() -> None:
 @pytest.mark.parametrize("scale", [math.inf, -math.inf, math.nan])
 def test_a_scale_is_finite(scale: float) -> None:
     with pytest.raises(WireError, match="a scale of"):
-        from_client(to_server(Result(0, Report(1), Content("float16", 2, scale=scale))))
+        from_client(to_server(Result(0, Report(1), Content("float16", 2, scale=scale), 0)))
 
 
 def test_an_unknown_encoding_is_refused() -> None:
@@ -231,7 +231,7 @@ for data in (b"", b"\\xff", b"\\x0a\\xff", b"\\x0a\\x02\\x12\\xff", b"\\x0a\\x03
         continue
     raise AssertionError(data)
 from random import Random
-chance, whole = Random(1), [to_server(said), to_server(Result(1, Report(2, 0.5), told.content))]
+chance, whole = Random(1), [to_server(said), to_server(Result(1, Report(2, 0.5), told.content, 9))]
 for _ in range(3000):
     data = bytearray(chance.choice([*whole, chance.randbytes(30)]))
     data[chance.randrange(len(data))] = chance.randrange(256)

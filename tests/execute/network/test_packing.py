@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -21,11 +22,13 @@ from pisces.execute.network.packing import (
     Flat,
     Intake,
     chunks,
+    digest,
     exact,
     pack,
     pack_step,
     parts,
 )
+from pisces.types import Layout, Role, Slice
 
 anything = st.one_of(arrays(np.float32, st.integers(1, 40)), arrays(np.float64, st.integers(1, 40)))
 
@@ -174,3 +177,16 @@ def test_what_fits_a_message_is_sent_in_one() -> None:
     flat = np.ones(CHUNK_BYTES // 4 + 1, np.float32)  # four bytes too many
     content, rest = parts(*pack(flat))
     assert (content.data, [len(chunk) for chunk in rest]) == (b"", [CHUNK_BYTES, 4])
+
+
+def test_layouts_of_one_size_have_digests_of_their_own() -> None:
+    def of(name: str, shape: tuple[int, ...], dtype: str, role: Role) -> int:
+        one = Slice("one", (), "float32", "parameter", 6, 7)
+        return digest(Layout((Slice(name, shape, dtype, role, 0, 6), one)))
+
+    made = of("w", (2, 3), "float32", "parameter")
+    assert made == zlib.crc32(b"parameter float32 2,3 w\nparameter float32  one\n")
+    assert made != of("v", (2, 3), "float32", "parameter")
+    assert made != of("w", (3, 2), "float32", "parameter")
+    assert made != of("w", (2, 3), "float64", "parameter")
+    assert made != of("w", (2, 3), "float32", "buffer")

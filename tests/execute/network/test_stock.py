@@ -20,7 +20,7 @@ from pisces.types import Report
 
 def held(task: int = 1, run: str = "run", value: float = 1.5) -> Held:
     content, data = pack(np.full(5, value, np.float32))
-    return Held(run, Result(task, Report(10), content), data)
+    return Held(run, Result(task, Report(10), content, 0), data)
 
 
 class Slow(Holding):

@@ -48,7 +48,7 @@ def to_server(said: FromClient) -> bytes:
             message.hello.holds.extend(said.holds)
             message.hello.trains.extend(said.trains)
         case Result():
-            message.result.task = said.task
+            _fill(message.result, said, ("task", "layout"))
             _fill(message.result.report, said.report, _REPORT)
             _fill_content(message.result.content, said.content)
         case Chunk():
@@ -212,7 +212,7 @@ def _result(m: Any) -> Result:
         num_steps=_number(told.num_steps),
         loss_left=_optional(told, "loss_left"),
     )
-    return Result(_number(m.task), report, _content(m.content))
+    return Result(_number(m.task), report, _content(m.content), m.layout)
 
 
 def _content(m: Any) -> Content:

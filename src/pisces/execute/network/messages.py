@@ -67,6 +67,7 @@ class Result:
     task: int
     report: Report
     content: Content
+    layout: int  # the digest of the one its numbers are in
 
 
 @dataclass(frozen=True, slots=True)

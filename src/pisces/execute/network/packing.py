@@ -7,6 +7,7 @@ range, which costs a relative error of 2^-11 of the step, not of the weights.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -21,6 +22,7 @@ from pisces.execute.network.messages import (
     Encoding,
     WireError,
 )
+from pisces.types import Layout
 
 Flat: TypeAlias = NDArray[Any]  # of float32 or float64
 CHUNK_BYTES = 1 << 20
@@ -28,6 +30,12 @@ MOST_MESSAGE_BYTES = CHUNK_BYTES + 4096  # a chunk, and what is around it
 SLACK_BYTES = 4096  # by which zstd may make something longer, besides 1/256 of it
 DTYPES: dict[Encoding, str] = {"float32": "<f4", "float64": "<f8", "float16": "<f2"}
 LARGEST_HALF = 2.0**14  # of float16's 65504
+
+
+def digest(layout: Layout) -> int:
+    """What tells layouts of one size apart: names, shapes, types, roles; see `wire.proto`."""
+    lines = (f"{s.role} {s.dtype} {','.join(map(str, s.shape))} {s.name}\n" for s in layout.slices)
+    return zlib.crc32("".join(lines).encode(errors="replace"))
 
 
 def exact(flat: Flat) -> Encoding:

@@ -26,7 +26,7 @@ from pisces.execute.network.messages import (
     Result,
     Welcome,
 )
-from pisces.execute.network.packing import Flat, can_decompress, pack, pack_step
+from pisces.execute.network.packing import Flat, can_decompress, digest, pack, pack_step
 
 log = logging.getLogger("pisces")
 
@@ -67,7 +67,8 @@ class Bench(Ears):
             content, data = pack_step(trained.flat, job.began, zstd=zstd)
         else:
             content, data = pack(trained.flat, zstd=zstd)
-        return Held(job.run, Result(job.work.task, trained.report, content), data)
+        result = Result(job.work.task, trained.report, content, digest(job.layout))
+        return Held(job.run, result, data)
 
     def finished(self, job: Job, held: Held) -> None:
         """A task is done; thrown away if nobody waits for it."""

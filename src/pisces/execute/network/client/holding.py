@@ -193,6 +193,7 @@ def _header(held: Held) -> bytes:
         "task": result.task,
         "run": held.run,
         "report": asdict(result.report),
+        "layout": result.layout,
         "content": {key: getattr(result.content, key) for key in CONTENT},
         "crc32": zlib.crc32(held.data),
     }
@@ -212,4 +213,4 @@ def _parsed(text: bytes) -> Held:
         raise ValueError(f"{len(data)} bytes, not {content.num_bytes}")
     if zlib.crc32(data) != told["crc32"] or _sum_of(told) != line["crc32"]:
         raise ValueError("the checksum differs")
-    return Held(told["run"], Result(told["task"], report, content), data)
+    return Held(told["run"], Result(told["task"], report, content, told["layout"]), data)

@@ -29,7 +29,7 @@ from pisces.execute.network.messages import (
     Result,
     Welcome,
 )
-from pisces.execute.network.packing import Flat
+from pisces.execute.network.packing import Flat, digest
 from pisces.execute.network.server.roster import NumberError, Roster
 from pisces.execute.network.server.terms import Terms
 from pisces.types import Event, Failed, Joined, Layout, Left, Report, Task
@@ -109,6 +109,10 @@ class Desk:
     pulled: set[int] = field(default_factory=set)  # of those given
     unsafe: dict[int, int] = field(default_factory=dict)  # task -> client
     over: Over | None = None
+    digest: int = field(init=False)  # of the layout
+
+    def __post_init__(self) -> None:
+        self.digest = digest(self.layout)
 
     # --- what clients say -------------------------------------------------------------------------
 

@@ -148,7 +148,7 @@ class NetworkExecutor(Executor):
 
     def wait(self, until: float) -> list[Event]:
         """All that came in; at first, until there are clients enough."""
-        self._open()
+        self.open()
         self.send()
         if self._began is None:
             return self._begin()
@@ -164,7 +164,7 @@ class NetworkExecutor(Executor):
             self._run(task, started_at)
         given = [task for task, _ in left.running]
         self._service.post(partial(self._desk.take_over, given, left.present))
-        self._open()
+        self.open()
 
     def dismiss(self) -> None:
         """Send everybody home."""
@@ -186,7 +186,8 @@ class NetworkExecutor(Executor):
 
     # --- time -------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Let clients in, unless they are: they may come before the first wait."""
         if not self._is_open:
             self._is_open = True
             self._service.start()

@@ -180,6 +180,8 @@ class Session:
             return None
         layout = self._desk.layout
         try:
+            if result.layout != self._desk.digest:
+                raise WireError("weights in another layout")
             return Intake(result.content, layout.size, wanted=layout.dtype)
         except WireError as error:
             self._desk.reject(self._who, result.task, str(error))
