@@ -12,8 +12,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from pisces.errors import ConfigError
@@ -25,7 +25,7 @@ from pisces.execute.network.messages import (
     WireError,
 )
 from pisces.execute.network.packing import MOST_MESSAGE_BYTES
-from pisces.execute.network.server.desk import Desk, RefusedError
+from pisces.execute.network.server.desk import Desk
 from pisces.execute.network.server.door import Door
 from pisces.execute.network.server.endings import (
     FULL,
@@ -35,6 +35,7 @@ from pisces.execute.network.server.endings import (
     SILENT,
     Caller,
     Ending,
+    TurnedAwayError,
 )
 from pisces.execute.network.server.rates import Buckets, Once
 from pisces.execute.network.server.session import Session
@@ -50,10 +51,11 @@ log = logging.getLogger("pisces")
 
 BURST = 5  # connections of one name at once
 ROUND_S = 1.0  # between two looks at who fell silent, or is no longer welcome
-FAREWELL_S = 0.5
+HANG_UP_S = 0.5  # at the end: for clients to hang up first
 SPARE = 64  # connections
 MOST_LINES = 8  # of one name: the one it has, and older ones that it keeps open
 clock = time.monotonic
+T = TypeVar("T")
 
 
 class Service:
@@ -73,7 +75,7 @@ class Service:
         self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
         self._thread.start()
         try:
-            self.port: int = self._run(self._bind(listen))
+            self.port = self._run(self._bind(listen))
         except BaseException:
             self._end_thread()
             raise
@@ -111,7 +113,7 @@ class Service:
         self.stats.refuse(reason)
         self._once.warn(("", reason), f"kept out a connection: {reason}")
 
-    def _run(self, what: Any) -> Any:
+    def _run(self, what: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result()
 
     # --- the server -------------------------------------------------------------------------------
@@ -182,7 +184,7 @@ class Service:
         """Wait until all was said, and a moment for clients to hang up first."""
         now = clock()
         while self._sessions and clock() < now + self._terms.linger_s:
-            if clock() > now + FAREWELL_S and all(s.has_said_all for s in self._sessions):
+            if clock() > now + HANG_UP_S and all(s.has_said_all for s in self._sessions):
                 break
             await asyncio.sleep(0.01)
         await self._server.stop(0.1)
@@ -208,7 +210,13 @@ class Service:
         finally:
             self._forget(session)
             self._num_talking -= 1
-            self._num_lines -= Counter([caller.name])
+            self._lose_line(caller.name)
+
+    def _lose_line(self, name: str) -> None:
+        """Names without any are forgotten, or whoever makes them up would fill the memory."""
+        self._num_lines[name] -= 1
+        if self._num_lines[name] <= 0:
+            del self._num_lines[name]
 
     async def _serve(self, session: Session, caller: Caller, context: Any) -> Ending:
         """Until its end, and why it ended."""
@@ -217,7 +225,7 @@ class Service:
                 return FULL
             ending = await self._let_in(session, caller, context)
             return ending or await self._converse(session, context)
-        except RefusedError as error:
+        except TurnedAwayError as error:
             return Ending(str(error), "PERMISSION_DENIED", error.kind)
         except WireError as error:
             return Ending(str(error), "INVALID_ARGUMENT", "malformed")
