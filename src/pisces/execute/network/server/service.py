@@ -16,14 +16,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from pisces.errors import ConfigError
 from pisces.execute.network.coding import from_client
 from pisces.execute.network.extra import needed
-from pisces.execute.network.messages import (
-    FromClient,
-    Hello,
-    WireError,
-)
+from pisces.execute.network.messages import FromClient, Hello, WireError
 from pisces.execute.network.packing import MOST_MESSAGE_BYTES
 from pisces.execute.network.server.desk import Desk
 from pisces.execute.network.server.door import Door
@@ -37,12 +32,12 @@ from pisces.execute.network.server.endings import (
     Ending,
     TurnedAwayError,
 )
+from pisces.execute.network.server.listening import listening
 from pisces.execute.network.server.rates import Buckets, Once
 from pisces.execute.network.server.session import Session
 from pisces.execute.network.server.shelf import Shelf
 from pisces.execute.network.server.stats import Stats
 from pisces.execute.network.trust.tls import Peer
-from pisces.execute.network.wire import TALK
 
 with needed():
     import grpc
@@ -52,7 +47,6 @@ log = logging.getLogger("pisces")
 BURST = 5  # connections of one name at once
 ROUND_S = 1.0  # between two looks at who fell silent, or is no longer welcome
 HANG_UP_S = 0.5  # at the end: for clients to hang up first
-SPARE = 64  # connections
 MOST_LINES = 8  # of one name: the one it has, and older ones that it keeps open
 clock = time.monotonic
 T = TypeVar("T")
@@ -119,39 +113,7 @@ class Service:
     # --- the server -------------------------------------------------------------------------------
 
     async def _bind(self, listen: str) -> int:
-        # Long, because on a slow line the answer waits behind weights.
-        cut_after_ms = int(2000 * self._terms.silent_after_s)
-        options = {
-            "grpc.so_reuseport": 0,  # two servers must not share a port unawares
-            "grpc.max_receive_message_length": 4 * MOST_MESSAGE_BYTES,  # beyond: cut off silently
-            "grpc.max_concurrent_streams": 1,
-            "grpc.max_metadata_size": 8192,
-            "grpc.server_handshake_timeout_ms": int(1000 * self._terms.handshake_s),
-            "grpc.max_connection_idle_ms": int(1000 * self._terms.handshake_s),
-            # A few more than there may be: they hear why they may not stay.
-            "grpc.max_allowed_incoming_connections": self._terms.max_connections + SPARE,
-            "grpc.http2.max_ping_strikes": 2,
-            # A line that was cut is noticed although nobody says so.
-            "grpc.keepalive_time_ms": int(1000 * self._terms.beat_s),
-            "grpc.keepalive_timeout_ms": cut_after_ms,
-            "grpc.http2.ping_timeout_ms": cut_after_ms,
-            "grpc.http2.max_pings_without_data": 0,
-        }
-        self._server = grpc.aio.server(options=list(options.items()))
-        service, method = TALK.removeprefix("/").split("/")
-        talk = grpc.stream_stream_rpc_method_handler(self._talk)
-        handler = grpc.method_handlers_generic_handler(service, {method: talk})
-        self._server.add_generic_rpc_handlers((handler,))
-        try:
-            port = self._door.open(self._server, listen)
-        except RuntimeError as error:
-            port = 0
-            log.debug("%s", error)
-        if not port:
-            raise ConfigError(
-                f"--listen: cannot listen on {listen}: is the port taken, or the address another "
-                "machine's? Choose another, such as 127.0.0.1:0 for any port"
-            )
+        self._server, port = listening(self._door, listen, self._talk, self._terms)
         return port
 
     async def _make_rounds(self) -> None:
