@@ -25,9 +25,11 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.server import executor
-from pisces.execute.network.server.desk import Desk, Member, RefusedError
+from pisces.execute.network.server.desk import Desk
 from pisces.execute.network.server.door import Open
+from pisces.execute.network.server.endings import TurnedAwayError
 from pisces.execute.network.server.executor import NetworkExecutor
+from pisces.execute.network.server.members import Member
 from pisces.execute.network.server.roster import Roster
 from pisces.execute.network.server.terms import Terms
 from pisces.types import Arrived, Plan, Report, Task
@@ -221,7 +223,7 @@ class Honest:
         hello = Hello(10, self.name, run=self.run, holds=(*self.held,), trains=(*self.at,))
         try:
             line.member = self.member = desk.enter(self.name, hello, line)
-        except RefusedError as error:  # none of what is played here is refused
+        except TurnedAwayError as error:  # none of what is played here is refused
             raise AssertionError from error
         self.line, self.to_send, self.told_off = line, [], []
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from networks import Network, network
 from rawclient import Good, Raw, said_result
 from runs import START, task
 
+from pisces.errors import MissingPackageError
 from pisces.execute.network.coding import to_server
 from pisces.execute.network.messages import (
     Acknowledged,
@@ -168,6 +170,7 @@ BAD_RESULTS: dict[str, tuple[Callable[[Order], list[Any]], str]] = {
         "weights of float64, not float32",
     ),
     "at once": (lambda o: [result(o, num_bytes=15, data=bytes(15))], "15 bytes of weights, not 16"),
+    "nothing": (lambda o: [result(o, num_bytes=0)], "0 bytes of weights, not 16"),
     "another layout": (
         lambda o: [result(o, layout=DIGEST ^ 1), Chunk(bytes(16))],
         "weights in another layout",
@@ -190,6 +193,21 @@ def test_a_bad_result_fails_its_task_and_its_client_stays(net: Network, kind: st
     assert isinstance(failed, Failed)
     assert failed.task_id == order.task
     assert failed.reason.startswith(f"its result cannot be used: {why}")
+
+
+def test_what_the_server_cannot_decompress_fails_its_task(
+    net: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been packed for another machine, where the package was."""
+    client, order = given_task(net)
+    packed = pack(np.zeros(4, np.float32), zstd=True)
+    missing = MissingPackageError("zstandard is not here")
+    monkeypatch.setattr("pisces.execute.network.packing._zstandard", Mock(side_effect=missing))
+    client.say(*said_result(order.task, *packed))
+    assert client.expect(Acknowledged) == Acknowledged(order.task)
+    [failed] = net.heard()
+    assert isinstance(failed, Failed)
+    assert "zstandard is not here" in failed.reason
 
 
 @pytest.mark.parametrize("encoding", ["float32", "float16"])

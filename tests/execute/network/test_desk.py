@@ -17,7 +17,8 @@ from pisces.execute.network.messages import (
     Pull,
     Welcome,
 )
-from pisces.execute.network.server.desk import Landed, RefusedError
+from pisces.execute.network.server.endings import TurnedAwayError
+from pisces.execute.network.server.members import Landed
 from pisces.execute.network.server.roster import Roster
 from pisces.types import Failed, Joined, Layout, Left, Slice
 
@@ -49,7 +50,7 @@ def test_who_comes_is_welcome_and_the_loop_hears_so() -> None:
 )
 def test_who_is_refused_leaves_no_trace(hello: Hello, why: str) -> None:
     at, told, _ = desk()
-    with pytest.raises(RefusedError, match=why):
+    with pytest.raises(TurnedAwayError, match=why):
         at.enter("a", hello, FakeLine())
     assert (told, at.members, at.roster.names) == ([], {}, {})
 
@@ -57,7 +58,7 @@ def test_who_is_refused_leaves_no_trace(hello: Hello, why: str) -> None:
 def test_a_refused_connection_does_not_replace_a_good_one() -> None:
     at, _, _ = desk()
     _, line = entered(at)
-    with pytest.raises(RefusedError):
+    with pytest.raises(TurnedAwayError):
         at.enter("a", Hello(0, "a"), FakeLine())
     assert line.replaced is None
 

@@ -159,7 +159,7 @@ def test_nothing_piles_up() -> None:
         executor, desk = net.executor, net.executor._desk
         net.becomes(lambda: not desk.unsafe)
         assert len(executor._due) <= 103
-        assert executor._bell.qsize() <= 1
+        assert executor._inbox._bell.qsize() <= 1
         for pile in (executor._running, executor._inbox, executor._handed_out, executor._unsaid):
             assert not pile
         assert (desk.given, desk.pulled) == ({}, set())
@@ -193,12 +193,12 @@ def test_can_be_broken_off_only_while_it_listens() -> None:
                 raise KeyboardInterrupt
 
         assert not net.executor.interruptible
-        bell, net.executor._bell = net.executor._bell, Bell()  # type: ignore[assignment]
+        bell, net.executor._inbox._bell = net.executor._inbox._bell, Bell()  # type: ignore[assignment]
         with pytest.raises(KeyboardInterrupt):
             net.executor.wait(math.inf)
         assert seen == [True]
         assert not net.executor.interruptible
-        net.executor._bell = bell
+        net.executor._inbox._bell = bell
         net.joined("b")
         assert net.heard() == [Joined(net.executor.now, 1, 10)]
 

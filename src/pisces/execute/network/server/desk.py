@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from pisces.clients.checks import Limits, wrong_size
 from pisces.execute.network.messages import (
@@ -22,7 +21,6 @@ from pisces.execute.network.messages import (
     CalledOff,
     Encoding,
     Failure,
-    FromServer,
     Hello,
     Over,
     Pull,
@@ -30,67 +28,16 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.packing import Flat, digest
+from pisces.execute.network.server.endings import TurnedAwayError
+from pisces.execute.network.server.members import Landed, Line, Member, Timer
 from pisces.execute.network.server.roster import NumberError, Roster
 from pisces.execute.network.server.terms import Terms
-from pisces.types import Event, Failed, Joined, Layout, Left, Report, Task
+from pisces.types import Event, Failed, Joined, Layout, Left, Task
 
 log = logging.getLogger("pisces")
 
 WORTH_A_WORD = (5, 50, 500)  # failures of one client in a row
 AT = 0.0  # the loop's thread says when
-
-
-class RefusedError(Exception):
-    """A client is not taken in, and should not try again."""
-
-    def __init__(self, reason: str, *, kind: str = "not let in") -> None:
-        super().__init__(reason)
-        self.kind = kind  # the reason in few words
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Landed:
-    """A result, not looked at yet."""
-
-    task: int
-    client: int
-    flat: Flat
-    report: Report
-
-
-class Line(Protocol):
-    """A connection."""
-
-    pulls: bool
-    zstd: bool
-
-    def expect(self, task: int) -> None:
-        """It may send word of this task."""
-
-    def say(self, message: FromServer) -> None:
-        """Send this when it can be sent."""
-
-    def order(self, task: Task) -> None:
-        """Send this task."""
-
-    def replace(self, reason: str) -> None:
-        """Hang up: somebody else has its place."""
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """A client as the server knows it."""
-
-    number: int
-    num_examples: int = 0  # as it says
-    told: int | None = None  # how many of them the loop was told of; None: nothing, by this server
-    line: Line | None = None
-    is_present: bool = False  # as far as the loop was told
-    overdue: int | None = None  # a task that passed its deadline, of which it was not heard again
-    leaving: Any = None  # the timer that ends patience
-    said_bye: bool = False  # on the line it has
-    num_joins: int = 0  # that the loop was told of
-    num_failed: int = 0  # tasks in a row
 
 
 @dataclass(slots=True)
@@ -101,7 +48,7 @@ class Desk:
     layout: Layout
     terms: Terms
     tell: Callable[[Event | Landed], None]
-    later: Callable[[float, Callable[[], None]], Any]  # a timer, with `cancel`
+    later: Callable[[float, Callable[[], None]], Timer]
     limits: Limits = field(default_factory=Limits)
     settings: str = ""
     members: dict[int, Member] = field(default_factory=dict)
@@ -136,13 +83,13 @@ class Desk:
 
     def _member(self, name: str, hello: Hello) -> Member:
         if hello.protocol != PROTOCOL:
-            raise RefusedError(f"it speaks version {hello.protocol}, and this server {PROTOCOL}")
+            raise TurnedAwayError(f"it speaks version {hello.protocol}, and this server {PROTOCOL}")
         if problem := wrong_size(hello.num_examples, self.limits):
-            raise RefusedError(problem)
+            raise TurnedAwayError(problem)
         try:
             number = self.roster.number_of(name, hello.wished)
         except NumberError as error:
-            raise RefusedError(str(error)) from error
+            raise TurnedAwayError(str(error)) from error
         return self.members.setdefault(number, Member(number))
 
     def _seat(self, member: Member, line: Line) -> None:

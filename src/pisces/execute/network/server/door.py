@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pisces.errors import ConfigError
-from pisces.execute.network.messages import (
-    Hello,
-)
-from pisces.execute.network.server.desk import RefusedError
-from pisces.execute.network.server.endings import EXPIRED, REVOKED, Ending
+from pisces.execute.network.messages import Hello
+from pisces.execute.network.server.endings import EXPIRED, REVOKED, Ending, TurnedAwayError
 from pisces.execute.network.trust.names import NAME_RULE, is_name
 from pisces.execute.network.trust.tls import (
     Identity,
@@ -60,9 +57,9 @@ class Guarded(Door):
         """The name in the certificate, whatever it says."""
         peer = peer_name(shown)
         if peer is None:
-            raise RefusedError("its certificate is not a client's")
+            raise TurnedAwayError("its certificate is not a client's")
         if peer.serial in self._revoked:
-            raise RefusedError(f"the certificate of {peer.name} is revoked", kind="revoked")
+            raise TurnedAwayError(f"the certificate of {peer.name} is revoked", kind="revoked")
         return peer
 
     def unwelcome(self, peers: Iterable[Peer]) -> dict[Peer, Ending]:
@@ -93,7 +90,7 @@ class Open(Door):
     def who(self, shown: Mapping[str, Sequence[bytes]], hello: Hello) -> Peer:
         """What it says."""
         if not is_name(hello.name):
-            raise RefusedError(f"a name has {NAME_RULE}")
+            raise TurnedAwayError(f"a name has {NAME_RULE}")
         return Peer(hello.name, 0)
 
     def unwelcome(self, peers: Iterable[Peer]) -> dict[Peer, Ending]:

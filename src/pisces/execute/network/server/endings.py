@@ -25,6 +25,14 @@ EXPIRED = Ending("its certificate has expired: renew it", "PERMISSION_DENIED", "
 REVOKED = Ending("its certificate is revoked", "PERMISSION_DENIED", "revoked")
 
 
+class TurnedAwayError(Exception):
+    """A client is not taken in, and should not try again."""
+
+    def __init__(self, reason: str, *, kind: str = "not let in") -> None:
+        super().__init__(reason)
+        self.kind = kind  # the reason in few words
+
+
 @dataclass(slots=True)
 class Caller:
     """Who is at the other end, as far as that is known."""

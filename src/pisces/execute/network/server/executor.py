@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from queue import Empty, SimpleQueue
 
 import torch
 
 from pisces.clients.checks import Limits, update_bytes
 from pisces.execute.base import Capabilities, Executor, Handover
-from pisces.execute.network.messages import (
-    Over,
-)
-from pisces.execute.network.server.desk import Desk, Landed
+from pisces.execute.network.messages import Over
+from pisces.execute.network.server.desk import Desk
 from pisces.execute.network.server.door import Door
+from pisces.execute.network.server.inbox import Inbox, Said
+from pisces.execute.network.server.members import Landed
 from pisces.execute.network.server.roster import Roster
 from pisces.execute.network.server.service import Service, clock
 from pisces.execute.network.server.stats import Stats
@@ -54,8 +53,7 @@ class NetworkExecutor(Executor):
         self._terms = terms or Terms()
         self._roster = roster or Roster(max_clients=self._limits.max_clients)
         self._settings = settings
-        self._inbox: deque[tuple[float, Event | Landed]] = deque()  # with when it came
-        self._bell: SimpleQueue[None] = SimpleQueue()  # rings when something was put there
+        self._inbox = Inbox(clock)
         self._present: set[int] = set()  # as the loop was told
         self._num_joins: Counter[int] = Counter()  # that it was told of, by client
         self._running: dict[int, Task] = {}
@@ -75,7 +73,7 @@ class NetworkExecutor(Executor):
             roster=self._roster,
             layout=self._layout,
             terms=self._terms,
-            tell=self._hear,
+            tell=self._inbox.put,
             later=service.later,
             limits=self._limits,
             settings=self._settings,
@@ -194,15 +192,9 @@ class NetworkExecutor(Executor):
 
     def _begin(self) -> list[Event]:
         """The clock starts when there are clients enough."""
-        self._listen(self._are_enough, float("inf"))
+        self._listen(lambda: self._inbox.num_present >= self._terms.at_least, float("inf"))
         self._began = clock()
         return self._taken(0.0)
-
-    def _are_enough(self) -> bool:
-        said = [said for _, said in list(self._inbox)]
-        last = {e.client: e for e in said if isinstance(e, Joined | Left)}
-        num_present = sum(isinstance(e, Joined) for e in last.values())
-        return num_present >= self._terms.at_least
 
     def _elapsed(self) -> float:
         return 0.0 if self._began is None else clock() - self._began
@@ -220,17 +212,12 @@ class NetworkExecutor(Executor):
 
     # --- hearing ----------------------------------------------------------------------------------
 
-    def _hear(self, said: Event | Landed) -> None:
-        """From the network's thread."""
-        self._inbox.append((clock(), said))
-        self._bell.put(None)
-
     def _listen(self, is_enough: Callable[[], bool], until: float) -> None:
-        """Until it is enough; broken off, it has taken nothing but the sound of a bell."""
+        """Until it is enough; it can be broken off."""
         while not is_enough():
             left = until - self._elapsed()
-            with self._listening(), suppress(Empty):
-                self._bell.get(timeout=min(max(left, 0.0), LONGEST_S))
+            with self._listening():
+                self._inbox.wait(min(max(left, 0.0), LONGEST_S))
 
     def _taken(self, until: float) -> list[Event]:
         """What came up to an instant, even if it is a little later by now: the loop decides as of
@@ -238,17 +225,14 @@ class NetworkExecutor(Executor):
         """
         began, elapsed = self._began or 0.0, self._elapsed()
         is_behind = elapsed - until >= LATE_S
-        heard: list[Event | Landed] = []
-        came = math.nextafter(self._now, math.inf) if self._now else 0.0  # no instant comes twice
-        while self._inbox and (is_behind or self._inbox[0][0] - began <= until):
-            at, said = self._inbox.popleft()
-            came = max(came, at - began)
-            heard.append(said)
-            with suppress(Empty):
-                self._bell.get_nowait()
-        self._now = came if heard else max(self._now, elapsed if is_behind else until)
-        self._roster.sync()  # before anybody hears of a new number
-        return [event for said in heard for event in self._events(said)]
+        heard = self._inbox.take(began, math.inf if is_behind else until)
+        if heard:
+            first = math.nextafter(self._now, math.inf) if self._now else 0.0  # none comes twice
+            self._now = max(first, *(at for at, _ in heard))
+        else:
+            self._now = max(self._now, elapsed if is_behind else until)
+        self._roster.sync()  # before the loop hears of a new number
+        return [event for _, said in heard for event in self._events(said)]
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -258,7 +242,7 @@ class NetworkExecutor(Executor):
         finally:
             self._listens = False
 
-    def _events(self, said: Event | Landed) -> list[Event]:
+    def _events(self, said: Said) -> list[Event]:
         """What it means to the loop; nothing if it is about a task that ended here already."""
         match said:
             case Landed():

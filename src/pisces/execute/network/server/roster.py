@@ -1,8 +1,8 @@
 """Who is who: clients have names, the protocols count.
 
 A name keeps its number for the whole run, also when the server is killed and goes on: what is known
-of a client is known of its number. So numbers are written to the run folder, before anybody else
-hears of them.
+of a client is known of its number. So numbers are written to the run folder before the loop, and
+with it the journal, hears of them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import threading
 from pathlib import Path
 
 from pisces.errors import RunError
-from pisces.execute.network.messages import (
-    MOST_TEXT,
-)
+from pisces.execute.network.messages import MOST_TEXT
 
 FILE = "clients.jsonl"
 

@@ -12,20 +12,15 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from pisces.errors import ConfigError
 from pisces.execute.network.coding import from_client
 from pisces.execute.network.extra import needed
-from pisces.execute.network.messages import (
-    FromClient,
-    Hello,
-    WireError,
-)
+from pisces.execute.network.messages import FromClient, Hello, WireError
 from pisces.execute.network.packing import MOST_MESSAGE_BYTES
-from pisces.execute.network.server.desk import Desk, RefusedError
+from pisces.execute.network.server.desk import Desk
 from pisces.execute.network.server.door import Door
 from pisces.execute.network.server.endings import (
     FULL,
@@ -35,14 +30,14 @@ from pisces.execute.network.server.endings import (
     SILENT,
     Caller,
     Ending,
+    TurnedAwayError,
 )
-from pisces.execute.network.server.files import most_lines
+from pisces.execute.network.server.listening import listening
 from pisces.execute.network.server.rates import Buckets, Once
 from pisces.execute.network.server.session import Session
 from pisces.execute.network.server.shelf import Shelf
 from pisces.execute.network.server.stats import Stats
 from pisces.execute.network.trust.tls import Peer
-from pisces.execute.network.wire import TALK
 
 with needed():
     import grpc
@@ -51,10 +46,10 @@ log = logging.getLogger("pisces")
 
 BURST = 5  # connections of one name at once
 ROUND_S = 1.0  # between two looks at who fell silent, or is no longer welcome
-FAREWELL_S = 0.5
-SPARE = 64  # connections
+HANG_UP_S = 0.5  # at the end: for clients to hang up first
 MOST_LINES = 8  # of one name: the one it has, and older ones that it keeps open
 clock = time.monotonic
+T = TypeVar("T")
 
 
 class Service:
@@ -74,7 +69,7 @@ class Service:
         self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
         self._thread.start()
         try:
-            self.port: int = self._run(self._bind(listen))
+            self.port = self._run(self._bind(listen))
         except BaseException:
             self._end_thread()
             raise
@@ -112,47 +107,13 @@ class Service:
         self.stats.refuse(reason)
         self._once.warn(("", reason), f"kept out a connection: {reason}")
 
-    def _run(self, what: Any) -> Any:
+    def _run(self, what: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result()
 
     # --- the server -------------------------------------------------------------------------------
 
     async def _bind(self, listen: str) -> int:
-        # Long, because on a slow line the answer waits behind weights.
-        cut_after_ms = int(2000 * self._terms.silent_after_s)
-        options = {
-            "grpc.so_reuseport": 0,  # two servers must not share a port unawares
-            "grpc.max_receive_message_length": 4 * MOST_MESSAGE_BYTES,  # beyond: cut off silently
-            "grpc.max_concurrent_streams": 1,
-            "grpc.max_metadata_size": 8192,
-            "grpc.server_handshake_timeout_ms": int(1000 * self._terms.handshake_s),
-            "grpc.max_connection_idle_ms": int(1000 * self._terms.handshake_s),
-            # A few more than there may be: they hear why they may not stay.
-            "grpc.max_allowed_incoming_connections": most_lines(
-                self._terms.max_connections + SPARE
-            ),
-            "grpc.http2.max_ping_strikes": 2,
-            # A line that was cut is noticed although nobody says so.
-            "grpc.keepalive_time_ms": int(1000 * self._terms.beat_s),
-            "grpc.keepalive_timeout_ms": cut_after_ms,
-            "grpc.http2.ping_timeout_ms": cut_after_ms,
-            "grpc.http2.max_pings_without_data": 0,
-        }
-        self._server = grpc.aio.server(options=list(options.items()))
-        service, method = TALK.removeprefix("/").split("/")
-        talk = grpc.stream_stream_rpc_method_handler(self._talk)
-        handler = grpc.method_handlers_generic_handler(service, {method: talk})
-        self._server.add_generic_rpc_handlers((handler,))
-        try:
-            port = self._door.open(self._server, listen)
-        except RuntimeError as error:
-            port = 0
-            log.debug("%s", error)
-        if not port:
-            raise ConfigError(
-                f"--listen: cannot listen on {listen}: is the port taken, or the address another "
-                "machine's? Choose another, such as 127.0.0.1:0 for any port"
-            )
+        self._server, port = listening(self._door, listen, self._talk, self._terms)
         return port
 
     async def _make_rounds(self) -> None:
@@ -185,7 +146,7 @@ class Service:
         """Wait until all was said, and a moment for clients to hang up first."""
         now = clock()
         while self._sessions and clock() < now + self._terms.linger_s:
-            if clock() > now + FAREWELL_S and all(s.has_said_all for s in self._sessions):
+            if clock() > now + HANG_UP_S and all(s.has_said_all for s in self._sessions):
                 break
             await asyncio.sleep(0.01)
         await self._server.stop(0.1)
@@ -211,7 +172,13 @@ class Service:
         finally:
             self._forget(session)
             self._num_talking -= 1
-            self._num_lines -= Counter([caller.name])
+            self._lose_line(caller.name)
+
+    def _lose_line(self, name: str) -> None:
+        """Names without any are forgotten, or whoever makes them up would fill the memory."""
+        self._num_lines[name] -= 1
+        if self._num_lines[name] <= 0:
+            del self._num_lines[name]
 
     async def _serve(self, session: Session, caller: Caller, context: Any) -> Ending:
         """Until its end, and why it ended."""
@@ -220,7 +187,7 @@ class Service:
                 return FULL
             ending = await self._let_in(session, caller, context)
             return ending or await self._converse(session, context)
-        except RefusedError as error:
+        except TurnedAwayError as error:
             return Ending(str(error), "PERMISSION_DENIED", error.kind)
         except WireError as error:
             return Ending(str(error), "INVALID_ARGUMENT", "malformed")

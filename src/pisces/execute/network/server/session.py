@@ -24,14 +24,15 @@ from pisces.execute.network.messages import (
     WireError,
 )
 from pisces.execute.network.packing import Flat, Intake, check_chunk, check_length
-from pisces.execute.network.server.desk import Desk, Member
+from pisces.execute.network.server.desk import Desk
 from pisces.execute.network.server.endings import DEAF, FLOOD, GONE, Ending
+from pisces.execute.network.server.members import Member
 from pisces.execute.network.server.rates import Bucket
 from pisces.execute.network.server.shelf import LARGE_BYTES, Shelf, flat_of
 from pisces.types import Task
 
 MOST_UNSAID = 1000  # messages that may wait for a client that does not read
-FAREWELL_S = 10.0  # after a Bye: to hear that what it sent is safe
+GOODBYE_S = 10.0  # after a Bye: to hear that what it sent is safe
 
 
 class Session:
@@ -144,7 +145,7 @@ class Session:
                     self._has = None  # perhaps it lost the weights
             case Bye():
                 self._desk.bye(member, self)
-                self._desk.later(FAREWELL_S, partial(self.end, GONE))
+                self._desk.later(GOODBYE_S, partial(self.end, GONE))
             case Hello():
                 raise WireError("a second Hello")
 

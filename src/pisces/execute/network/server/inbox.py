@@ -1,0 +1,57 @@
+"""What the network's thread tells the loop's."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from pisces.execute.network.server.members import Landed
+from pisces.types import Event, Joined, Left
+
+Said: TypeAlias = Event | Landed
+
+
+class Inbox:
+    """A queue that can be looked into: what was said, with when it came."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._said: deque[tuple[float, Said]] = deque()
+        self._bell: SimpleQueue[None] = SimpleQueue()  # rings when something was put there
+        self._present: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    @property
+    def num_present(self) -> int:
+        """Clients that are there, by all that was ever put here."""
+        return len(self._present)
+
+    def put(self, said: Said) -> None:
+        """From the network's thread."""
+        match said:
+            case Joined():
+                self._present.add(said.client)
+            case Left():
+                self._present.discard(said.client)
+        self._said.append((self._clock(), said))
+        self._bell.put(None)
+
+    def wait(self, timeout_s: float) -> None:
+        """For the bell; broken off, nothing but its sound was taken."""
+        with suppress(Empty):
+            self._bell.get(timeout=timeout_s)
+
+    def take(self, began: float, until: float) -> list[tuple[float, Said]]:
+        """What came up to an instant, counted from another, with its own."""
+        taken = []
+        while self._said and self._said[0][0] - began <= until:
+            at, said = self._said.popleft()
+            taken.append((at - began, said))
+            with suppress(Empty):
+                self._bell.get_nowait()
+        return taken
