@@ -322,7 +322,7 @@ class Network(Section):
     handshake_s: Positive = Field(10.0, description="for a client to say who it is")
     linger_s: NonNegative = Field(5.0, description="at the end, for everybody to hear of it")
     max_connections: Count = Field(10_000, description="at once")
-    messages_per_s: Positive = Field(50.0, description="of one client, but for weights")
+    messages_per_s: Positive = Field(50.0, description="of one client, but for results")
     connects_per_minute: Positive = Field(30.0, description="of one name")
     encoding: Literal["float32", "float16"] = Field(
         "float32", description="float32 | float16 (half the bytes, less exact): of results"

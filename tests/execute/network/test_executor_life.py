@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from networks import Network, flat, network
-from rawclient import Good, said_result
+from rawclient import Good, Raw, said_result
 from runs import START, task
 
 from pisces.errors import ConfigError
@@ -25,6 +26,7 @@ from pisces.execute.network.messages import (
 from pisces.execute.network.packing import pack, pack_step
 from pisces.execute.network.server.door import Open
 from pisces.execute.network.server.executor import NetworkExecutor
+from pisces.execute.network.server.roster import Roster
 from pisces.types import Arrived, Joined, Layout, Left, Slice, Task, Weights
 
 
@@ -262,3 +264,25 @@ def test_numbers_by_wish_and_by_name() -> None:
         assert "another client is number 5" in ended.details
         assert isinstance(net.raw("c").join(), Welcome)
         assert {e.client for e in net.heard(3)} == {5, 0, 1}
+
+
+def test_what_no_client_could_be_told_is_refused_at_once() -> None:
+    told = "a" * (1 << 20)
+    with pytest.raises(ConfigError, match="more than the 1052672 of a message"):
+        NetworkExecutor("127.0.0.1:0", START.layout, Open(), settings=told)
+
+
+def test_numbers_are_on_the_disk_before_the_loop_hears_of_them(tmp_path: Path) -> None:
+    roster = Roster(tmp_path / "clients.jsonl")
+    made = NetworkExecutor("127.0.0.1:0", START.layout, Open(), roster=roster)
+    client = None
+    try:
+        made.open()
+        client = Raw(made.address, "a")
+        client.join()
+        assert [type(event) for event in made.wait(0.0)] == [Joined]
+        assert Roster(tmp_path / "clients.jsonl").names == {0: "a"}
+    finally:
+        if client is not None:
+            client.hang_up()
+        made.close()

@@ -18,8 +18,11 @@ from functools import partial
 import torch
 
 from pisces.clients.checks import Limits, update_bytes
+from pisces.errors import ConfigError
 from pisces.execute.base import Capabilities, Executor, Handover
-from pisces.execute.network.messages import Over
+from pisces.execute.network.coding import to_client
+from pisces.execute.network.messages import Over, Welcome
+from pisces.execute.network.packing import MOST_MESSAGE_BYTES
 from pisces.execute.network.server.desk import Desk
 from pisces.execute.network.server.door import Door
 from pisces.execute.network.server.inbox import Inbox, Said
@@ -30,6 +33,7 @@ from pisces.execute.network.server.stats import Stats
 from pisces.execute.network.server.terms import Terms
 from pisces.types import Arrived, Event, Failed, Joined, Layout, Left, Task, Weights
 
+ABOUT_TASKS_BYTES = 32_768  # of a Welcome: what a client held and may forget
 LATE_S = 1.0  # further behind than this, the loop does not catch up instant by instant
 LONGEST_S = 1.0  # of one sleep: a signal that another thread took wakes nobody
 
@@ -50,6 +54,7 @@ class NetworkExecutor(Executor):
     ) -> None:
         self._layout, self._limits = layout, limits or Limits()
         update_bytes(layout, self._limits)  # refused now if an update may not be that large
+        _check_welcome(layout, settings)
         self._terms = terms or Terms()
         self._roster = roster or Roster(max_clients=self._limits.max_clients)
         self._settings = settings
@@ -288,3 +293,13 @@ class NetworkExecutor(Executor):
             self._unsaid.append(partial(self._desk.expire, task_id, client, num_joins))
             events.append(self._left(client, "deadline passed"))
         return events
+
+
+def _check_welcome(layout: Layout, settings: str) -> None:
+    """Refuse what no client could be told."""
+    size = len(to_client(Welcome(0, "", layout, settings))) + ABOUT_TASKS_BYTES
+    if size > MOST_MESSAGE_BYTES:
+        raise ConfigError(
+            f"what clients are told of the model takes {size} bytes, more than the "
+            f"{MOST_MESSAGE_BYTES} of a message: tell less, or use fewer and larger tensors"
+        )
