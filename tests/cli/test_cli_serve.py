@@ -182,7 +182,8 @@ def test_the_board_says_who_is_there(config: Path) -> None:
     console.print(board)
     assert "connected" not in console.export_text()
     stats = Stats(num_connected=3, num_given=2)
-    board.host = SimpleNamespace(stats=stats)  # type: ignore[assignment]
+    host = SimpleNamespace(stats=stats, terms=SimpleNamespace(at_least=3))
+    board.host = host  # type: ignore[assignment]
     console.print(board)
     told = console.export_text()
     assert "3 connected, 2 running" in told
@@ -190,6 +191,9 @@ def test_the_board_says_who_is_there(config: Path) -> None:
     stats.refused["no TLS"] = 4
     console.print(board)
     assert "3 connected, 2 running, 4 times kept out" in console.export_text()
+    host.terms.at_least = 5
+    console.print(board)
+    assert "3 connected of 5 to begin with, 2 running" in console.export_text()
 
 
 def test_what_only_simulated_clients_do_is_warned_of(

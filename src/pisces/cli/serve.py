@@ -141,9 +141,11 @@ class ServerBoard(Board):
     def __rich__(self) -> RenderableType:
         table = Board.__rich__(self)
         if self.host is not None and isinstance(table, Table):
-            stats = self.host.stats
-            table.caption = f"{stats.num_connected} connected, {stats.num_given} running" + (
-                f", {stats.refused.total()} times kept out" if stats.refused else ""
-            )
-            table.caption_justify = "left"
+            table.caption, table.caption_justify = self._who(self.host), "left"
         return table
+
+    def _who(self, host: Host) -> str:
+        stats, wanted = host.stats, host.terms.at_least
+        of = f" of {wanted} to begin with" if stats.num_connected < wanted else ""
+        kept_out = f", {stats.refused.total()} times kept out" if stats.refused else ""
+        return f"{stats.num_connected} connected{of}, {stats.num_given} running{kept_out}"
