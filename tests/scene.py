@@ -126,8 +126,8 @@ class Scene:
         self._follow_from_the_start()
 
     def finish(self) -> None:
-        """Wind it up, as Ctrl-C does."""
-        self.coordinator.reason = self.coordinator.reason or "interrupted"
+        """Wind it up, for good."""
+        self.coordinator.reason = self.coordinator.reason or "time"
         self.coordinator.run()
         self.check()
         self.books.close()

@@ -133,7 +133,7 @@ class Talker:
             # Once for each time it is lost: it is tried again for ever.
             level = logging.INFO if was_told and not self.ended.was_welcome else logging.WARNING
             was_told = True
-            log.log(level, "not connected: %s; trying again for ever", reason)
+            log.log(level, "not connected: %s; again in %.1f s", reason, wait_s)
             self._bench.tell(state="retrying", reason=reason, retry_s=wait_s)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
