@@ -45,6 +45,7 @@ class Echo:
     def __init__(self, address: str, credentials: grpc.ChannelCredentials) -> None:
         self._channel = grpc.aio.secure_channel(address, credentials, options=OPTIONS)
         self._stream: Any = None
+        self._writing = asyncio.Lock()
         self._order: Order | None = None
         self._content: Content | None = None
         self._chunks: list[bytes] = []  # as they are to be sent back
@@ -71,7 +72,7 @@ class Echo:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._beat_s)
-            await self._stream.write(to_server(Beat()))
+            await self._write(to_server(Beat()))
 
     async def _answer(self, said: object) -> None:
         if isinstance(said, Order):
@@ -92,9 +93,13 @@ class Echo:
     async def _send_back(self, order: Order) -> None:
         assert self._content is not None
         report = Report(NUM_EXAMPLES, 1.0, 1.1, 1)
-        await self._stream.write(to_server(Result(order.task, report, self._content, self._layout)))
+        await self._write(to_server(Result(order.task, report, self._content, self._layout)))
         for chunk in self._chunks:
-            await self._stream.write(chunk)
+            await self._write(chunk)
+
+    async def _write(self, data: bytes) -> None:
+        async with self._writing:  # gRPC takes one thing at a time
+            await self._stream.write(data)
 
 
 async def crowd(address: str, certs: Path, first: int, count: int) -> None:
