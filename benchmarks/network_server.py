@@ -25,6 +25,7 @@ from pisces.execute.network.server.executor import NetworkExecutor
 from pisces.execute.network.server.roster import FILE, Roster
 from pisces.execute.network.server.terms import Terms
 from pisces.federation import Federation
+from pisces.record.checkpoint import Checkpoints
 from pisces.record.journal import Journaling
 from pisces.record.lines import Recorder
 from pisces.running import run
@@ -112,6 +113,7 @@ def whole(asked: Facts) -> Facts:
         made={},
         out=asked["out"],
         listener=watch,
+        checkpoints=Checkpoints(),  # or the journal would never be cut
         journaling=Journaling(sync=asked["sync"]),
     )
     (first, began, _), (last, ended, after) = watch.seen[1], watch.seen[-1]
