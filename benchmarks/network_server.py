@@ -22,12 +22,13 @@ import torch
 from pisces.build import protocol
 from pisces.execute.network.server.door import Guarded
 from pisces.execute.network.server.executor import NetworkExecutor
-from pisces.execute.network.server.roster import FILE, Roster
+from pisces.execute.network.server.roster import Roster
 from pisces.execute.network.server.terms import Terms
 from pisces.federation import Federation
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.journal import Journaling
 from pisces.record.lines import Recorder
+from pisces.record.writer import CLIENTS
 from pisces.running import run
 from pisces.stop import Stop
 from pisces.types import Arrived, Entry, Layout, Plan, Slice, Task, Update, Weights
@@ -46,7 +47,7 @@ def opened(asked: Facts, weights: Weights, folder: Path | None = None) -> Networ
         f"127.0.0.1:{asked['port']}",
         weights.layout,
         Guarded.of(asked["certs"]),
-        roster=Roster(None if folder is None else folder / FILE),
+        roster=Roster(None if folder is None else folder / CLIENTS),
         terms=Terms(at_least=asked["clients"], connects_per_minute=6000),
     )
     print("ready", flush=True)

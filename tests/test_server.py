@@ -17,14 +17,16 @@ import pytest
 import safetensors.numpy
 from guests import STEP, Guest, guests
 
-from pisces import build
+from pisces import build, hosting
 from pisces.errors import ConfigError, RunError
 from pisces.execute.network.server.terms import Terms
 from pisces.execute.network.trust.certs import create
 from pisces.record.reader import Run
-from pisces.resuming import CLIENTS, Job
+from pisces.record.writer import CLIENTS
+from pisces.resuming import Job
 from pisces.server import Served, arrays_of, serve, weights_of
 from pisces.stop import Stop
+from pisces.tables import Network
 
 START = {
     "layer.w": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -210,3 +212,7 @@ def test_policies_of_ones_own_are_left_as_they_were() -> None:
         )
     assert came.summary["protocol"] == "my policies"
     assert came.folder is None
+
+
+def test_a_config_without_a_network_table_asks_what_a_server_from_python_does() -> None:
+    assert hosting.terms_of(Network()) == Terms()

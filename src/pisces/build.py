@@ -35,6 +35,7 @@ from pisces.names import PARTS, PROTOCOLS, REVISIONS
 from pisces.parts import Simulation
 from pisces.policy import ANSWERS, Policies, Trait
 from pisces.record.lines import Recorder
+from pisces.record.writer import CLIENTS
 from pisces.sense import check_deadline, check_sense
 from pisces.settings import checked, defaults_of
 from pisces.stop import Stop
@@ -106,9 +107,9 @@ def network(
     """An executor over the network, for a run in that folder; without `certs` in the clear."""
     from pisces.execute.network.server.door import Guarded, Open  # these need packages of their own
     from pisces.execute.network.server.executor import NetworkExecutor
-    from pisces.execute.network.server.roster import FILE, Roster
+    from pisces.execute.network.server.roster import Roster
 
-    path = None if folder is None else folder / FILE
+    path = None if folder is None else folder / CLIENTS
     return NetworkExecutor(
         listen,
         layout,

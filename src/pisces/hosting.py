@@ -20,6 +20,7 @@ from pisces.errors import ConfigError
 from pisces.execute.base import Executor
 from pisces.execute.emulated import Emulated
 from pisces.execute.latency import Latency
+from pisces.execute.network.address import parsed
 from pisces.execute.network.server.executor import NetworkExecutor
 from pisces.execute.network.server.metrics import Metrics, served
 from pisces.execute.network.server.stats import Stats
@@ -57,8 +58,8 @@ class Place:
     hears_core: bool = False
 
     def __post_init__(self) -> None:
-        host, _, port = self.listen.rpartition(":")
-        if not (host and port.isascii() and port.isdecimal() and int(port) < 1 << 16):
+        host, _ = parsed(self.listen) or ("", 0)
+        if not host:
             raise ConfigError(
                 f"--listen: must be HOST:PORT, such as 0.0.0.0:8440, not {self.listen!r}"
             )

@@ -14,10 +14,9 @@ from pisces.keeping import differences
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.lines import Line, Recorder
 from pisces.record.reader import Run, called
-from pisces.record.writer import CONFIG
+from pisces.record.writer import CLIENTS, CONFIG
 from pisces.simulation import Result, run
 
-CLIENTS = "clients.jsonl"  # where a server keeps who is who
 MAY_CHANGE = {**cfg.FREE, "stop": True}
 IN_WORDS = "stop, checkpoint, network, data.folder, and train.device, backend, workers and threads"
 

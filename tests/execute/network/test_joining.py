@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pisces.client import Outcome, Update, Work
 from pisces.errors import ConfigError, DataError, RefusedError
 from pisces.execute.network.client import connection, joining
 from pisces.execute.network.client.entrance import Entrance
+from pisces.execute.network.client.incoming import Ears
 from pisces.execute.network.messages import (
     Acknowledged,
     Beat,
@@ -888,3 +890,37 @@ def test_why_there_is_no_connection_in_words(reason: str, was_welcome: bool, sai
 def test_a_count_that_is_none_is_refused_here(num_steps: int) -> None:
     with pytest.raises(DataError, match="num_steps: must be a count"):
         client.report_of(Update({}, num_steps=num_steps), 10)
+
+
+def test_what_cannot_be_said_ends_the_connection_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Or a client would sit there, connected, with all it has to say unsaid."""
+
+    said = Failure(1 << 64, "a number that no message has room for")
+
+    class Odd(Ears):
+        def welcomed(self, welcome: Welcome) -> bool:
+            lines[0].say(said)
+            return True
+
+    lines: list[connection.Connection] = []
+
+    async def scene() -> connection.Ended:
+        async def find(_task: int) -> None:
+            return None
+
+        dial = connection.dial(server.address, None, is_near=True)
+        lines.append(connection.Connection(dial, Hello(10, "a"), Odd(), find))
+        return await asyncio.wait_for(lines[0].talk(), WITHIN_S)
+
+    async def script(talk: Talk) -> None:
+        await talk.welcome()
+        with suppress(EOFError):  # it hangs up
+            await talk.hear()
+
+    with serving(script) as server:
+        ended = asyncio.run(scene())
+    assert "it cannot be said" in ended.reason
+    assert not ended.is_refused
+    assert "what was to be said cannot be" in caplog.text

@@ -26,11 +26,12 @@ from pisces.execute.network.messages import (
 )
 from pisces.execute.network.server.door import Open
 from pisces.execute.network.server.executor import NetworkExecutor
-from pisces.execute.network.server.roster import FILE, Roster
+from pisces.execute.network.server.roster import Roster
 from pisces.execute.network.server.terms import Terms
 from pisces.federation import Federation
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.reader import Run
+from pisces.record.writer import CLIENTS
 from pisces.stop import Stop
 
 
@@ -125,7 +126,11 @@ class Server:
         made = Doomed if dies_at is not None else NetworkExecutor
         terms = Terms(**{**TERMS, "at_least": 3, "linger_s": 2.0})
         executor = made(
-            f"127.0.0.1:{self.port}", START.layout, Open(), roster=Roster(path / FILE), terms=terms
+            f"127.0.0.1:{self.port}",
+            START.layout,
+            Open(),
+            roster=Roster(path / CLIENTS),
+            terms=terms,
         )
         self.port = int(executor.address.rpartition(":")[2])
         if isinstance(executor, Doomed):
@@ -210,5 +215,5 @@ def test_an_abrupt_end_loses_nothing(server: Server, dies_at: int) -> None:
     # Nobody had to do again what it had done.
     for client in clients:
         assert len(client.sent) == len(set(client.sent))
-    names = Roster(server.folder / FILE).names
+    names = Roster(server.folder / CLIENTS).names
     assert sorted(names.values()) == ["a", "b", "c"]

@@ -225,6 +225,7 @@ class Bench(Ears):
             case Acknowledged(task):
                 num_done = self._progress.num_done + (task in self.unheard)
                 self._forget(task)
+                self._spoken.discard(task)  # nothing more is said of it
                 self.tell(num_done=num_done)
             case CalledOff(task, reason):
                 log.info("task %d is called off: %s", task, reason)

@@ -8,6 +8,7 @@ none.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -39,6 +40,8 @@ from pisces.execute.network.wire import TALK
 
 with needed():
     import grpc
+
+log = logging.getLogger("pisces")
 
 HANDSHAKE_S = 30.0  # to be made welcome
 BEATS_MISSED = 3  # and the server is gone
@@ -199,15 +202,23 @@ class Connection:
 
     async def _speak(self) -> None:
         """Say what is to be said, one thing after the other; a stream that ends is `_listen`'s."""
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        try:
             while True:
-                said = await self._outbox.get()
-                held = await self._find(said) if isinstance(said, int) else said
-                if isinstance(held, Held):
-                    await self._hand_in(held)
-                elif held is not None:
-                    await self._write(held)
-                self._outbox.task_done()
+                await self._say_next()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass
+        except Exception as error:  # or nothing would be said any more, and nobody know
+            log.exception("what was to be said cannot be")
+            self.hang_up(f"it cannot be said: {error}")
+
+    async def _say_next(self) -> None:
+        said = await self._outbox.get()
+        held = await self._find(said) if isinstance(said, int) else said
+        if isinstance(held, Held):
+            await self._hand_in(held)
+        elif held is not None:
+            await self._write(held)
+        self._outbox.task_done()
 
     async def _hand_in(self, held: Held) -> None:
         content, pieces = parts(held.result.content, memoryview(held.data))

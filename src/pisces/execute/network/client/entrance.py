@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pisces.errors import ConfigError
+from pisces.execute.network.address import parsed
 from pisces.execute.network.client.connection import Dial, dial
 from pisces.execute.network.client.holding import Holding, default_folder
 from pisces.execute.network.messages import Hello
@@ -86,9 +87,8 @@ class Entrance:
 
 def host_of(address: str) -> str:
     """The host of "host:port"."""
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
+    host, port = parsed(address) or ("", 0)
+    if not (host and port):
         raise ConfigError(
             f"address: must be HOST:PORT, such as fl.example.org:8440, not {address!r}"
         )

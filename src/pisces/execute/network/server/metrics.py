@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pisces.errors import ConfigError
+from pisces.execute.network.address import parsed
 from pisces.execute.network.extra import needed
 from pisces.execute.network.server.stats import Stats
 from pisces.record.lines import Line, Recorder, line
@@ -139,7 +140,8 @@ def served(metrics: Metrics, address: str) -> Iterator[str]:
 
 def split(address: str) -> tuple[str, int]:
     """HOST:PORT, or a PORT of this machine."""
-    host, _, port = address.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) < 1 << 16):
+    found = parsed(address)
+    if found is None:
         raise ConfigError(f"--metrics takes PORT or HOST:PORT, such as 9090, not {address!r}")
-    return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)
+    host, port = found
+    return host or LOOPBACK, port

@@ -16,8 +16,6 @@ from pathlib import Path
 from pisces.errors import RunError
 from pisces.execute.network.messages import MOST_TEXT
 
-FILE = "clients.jsonl"
-
 
 class NumberError(Exception):
     """No number can be given."""

@@ -10,7 +10,6 @@ from functools import partial
 from pisces.errors import MissingPackageError
 from pisces.execute.network.coding import to_client
 from pisces.execute.network.messages import (
-    MOST_TASKS,
     Beat,
     Bye,
     Chunk,
@@ -31,6 +30,7 @@ from pisces.execute.network.server.rates import Bucket
 from pisces.execute.network.server.shelf import LARGE_BYTES, Shelf, flat_of
 from pisces.types import Task
 
+MOST_TOLD = 256  # tasks: a client holds a hundred results at most, and has few tasks at once
 MOST_UNSAID = 1000  # messages that may wait for a client that does not read
 GOODBYE_S = 10.0  # after a Bye: to hear that what it sent is safe
 
@@ -68,7 +68,7 @@ class Session:
     def expect(self, task: int) -> None:
         """It may send word of this task; of those it never does, the oldest are forgotten."""
         self._told[task] = True
-        if len(self._told) > MOST_TASKS:
+        if len(self._told) > MOST_TOLD:
             del self._told[next(iter(self._told))]
 
     def replace(self, reason: str) -> None:
