@@ -53,5 +53,5 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
-	$(PIP) --editable '.[dev]'
+	$(PIP) --editable '.[dev,flower]'
 	@touch $@

@@ -85,7 +85,7 @@ def server(num: int, protocol: str, concurrency: int, recorder: Recorder | None 
         policies=policies,
         executor=executor,
         manager=manager,
-        evaluator=Inline(lambda _: {"accuracy": 0.5}),
+        evaluator=Inline(lambda _version, _weights: {"accuracy": 0.5}),
         recorder=recorder or Tee(),
         weights=MODEL,
         plans=lambda _version: PLAN,

@@ -22,8 +22,8 @@ import torch
 from pisces.build import protocol
 from pisces.execute.network.server.door import Guarded
 from pisces.execute.network.server.executor import NetworkExecutor
-from pisces.execute.network.server.roster import Roster
 from pisces.execute.network.server.terms import Terms
+from pisces.execute.roster import Roster
 from pisces.federation import Federation
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.journal import Journaling

@@ -30,8 +30,8 @@ from pisces.execute.network.server.door import Open
 from pisces.execute.network.server.endings import TurnedAwayError
 from pisces.execute.network.server.executor import NetworkExecutor
 from pisces.execute.network.server.members import Member
-from pisces.execute.network.server.roster import Roster
 from pisces.execute.network.server.terms import Terms
+from pisces.execute.roster import Roster
 from pisces.types import Arrived, Plan, Report, Task
 
 FLAT = np.zeros(4, np.float32)

@@ -494,7 +494,7 @@ def test_stops_at_whichever_limit_comes_first(stop: Stop, why: str, at: float) -
 def counting_versions() -> Inline:
     """Evaluates a version by its number: every call is a new one."""
     numbers: Iterator[int] = iter(range(1000))
-    return Inline(lambda weights: {"accuracy": next(numbers) / 10, "constant": 1.0})
+    return Inline(lambda _version, weights: {"accuracy": next(numbers) / 10, "constant": 1.0})
 
 
 def test_a_limit_of_time_holds_between_ticks() -> None:
@@ -717,7 +717,7 @@ def test_the_loop_does_not_wait_for_an_evaluation_in_the_background() -> None:
             fourth_round.set()
         return answer(lambda _: 1.0)(task, now)
 
-    def slow(weights: Weights) -> dict[str, float]:
+    def slow(_version: int, weights: Weights) -> dict[str, float]:
         timed_out.append(not fourth_round.wait(timeout=20.0))
         return {"accuracy": 0.5}
 
@@ -927,7 +927,7 @@ def test_what_is_published_is_evaluated_and_handed_out_but_not_trained_from() ->
     policies = replace(fedavg(2), aggregator=Twice())
     world = replace(PAIR, stop=Stop(versions=2), schedule=Schedule(every_versions=1))
     seen: list[float] = []
-    evaluator = Inline(lambda w: {"accuracy": seen.append(float(w.flat[0])) or 0.0})  # type: ignore[func-returns-value]
+    evaluator = Inline(lambda _version, w: {"accuracy": seen.append(float(w.flat[0])) or 0.0})  # type: ignore[func-returns-value]
     fake = FakeExecutor(joins(2), respond)
     run = assemble(policies, world, executor=fake, evaluator=evaluator)
     handed_out = run.coordinator.run()

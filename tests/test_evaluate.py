@@ -64,7 +64,7 @@ class Counted:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, weights: Weights) -> dict[str, float]:
+    def __call__(self, _version: int, weights: Weights) -> dict[str, float]:
         self.calls += 1
         return {"first": float(weights.flat[0])}
 
@@ -106,7 +106,7 @@ def test_inline_is_done_when_it_returns() -> None:
 def test_background_does_not_wait_for_the_measurement() -> None:
     gate = threading.Event()
 
-    def slow(weights: Weights) -> dict[str, float]:
+    def slow(_version: int, weights: Weights) -> dict[str, float]:
         assert gate.wait(timeout=10)
         return {"first": float(weights.flat[0])}
 
@@ -120,7 +120,7 @@ def test_background_does_not_wait_for_the_measurement() -> None:
 
 
 def test_what_goes_wrong_in_the_background_is_heard_of() -> None:
-    def broken(_: Weights) -> dict[str, float]:
+    def broken(_version: int, _: Weights) -> dict[str, float]:
         raise ZeroDivisionError("in the metric")
 
     evaluator = Background(broken)

@@ -96,6 +96,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record", "stop"},
     "resuming": {"build", "config", "keeping", "record", "simulation"},
     "hosting": {"*"},
+    "flower": {
+        *("clients.checks", "evaluate", "execute.flower.api", "grid", "policy", "stop"),
+        "record.checkpoint",
+    },
+    "grid": {"*"},
     "server": {"*"},
     "simulation": {"*"},
     "cli": {"*"},
@@ -112,6 +117,7 @@ EXTRAS_AT_HOME = {  # the one file, or folder, that may import each
     "PIL": "data/formats/pictures.py",
     **dict.fromkeys(("grpc", "google", "cryptography"), NETWORK),
     **dict.fromkeys(("zstandard", "prometheus_client"), NETWORK),
+    "flwr": "execute/flower/api.py",
 }
 CLOCKS = {"time", "datetime", "sched", "asyncio"}
 # `running` tells how long a run took on the wall; no decision depends on it.

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from pisces import config as cfg
 from pisces import tables, world
-from pisces.clients.checks import Limits
+from pisces.clients.checks import Limits, update_bytes
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.errors import ConfigError
 from pisces.evaluate import Background, Evaluator, Inline, Nothing, Schedule
 from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
+from pisces.execute.roster import Roster
 from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor
 from pisces.explain import known
@@ -43,6 +44,11 @@ from pisces.train.base import Recipe
 from pisces.types import Layout, Plan
 
 if TYPE_CHECKING:
+    from pisces.execute.flower.api import Grid, MetricRecord
+    from pisces.execute.flower.arrays import Arrays
+    from pisces.execute.flower.courier import Letters
+    from pisces.execute.flower.executor import FlowerExecutor
+    from pisces.execute.flower.replies import Metrics
     from pisces.execute.network.server.executor import NetworkExecutor
     from pisces.execute.network.server.terms import Terms
 
@@ -107,7 +113,6 @@ def network(
     """An executor over the network, for a run in that folder; without `certs` in the clear."""
     from pisces.execute.network.server.door import Guarded, Open  # these need packages of their own
     from pisces.execute.network.server.executor import NetworkExecutor
-    from pisces.execute.network.server.roster import Roster
 
     path = None if folder is None else folder / CLIENTS
     return NetworkExecutor(
@@ -118,6 +123,33 @@ def network(
         terms=terms,
         limits=limits,
         settings=settings,
+    )
+
+
+def flower(
+    grid: Grid,
+    arrays: Arrays,
+    folder: Path | None,
+    *,
+    limits: Limits,
+    at_least: int,
+    letters: Letters,
+    metrics: Metrics,
+    heard: Callable[[int, MetricRecord], None],
+) -> FlowerExecutor:
+    """An executor over the nodes of a Flower grid, for a run in that folder."""
+    from pisces.execute.flower.executor import FlowerExecutor  # it needs a package of its own
+
+    update_bytes(arrays.layout, limits)  # refused now if an update may not be that large
+    path = None if folder is None else folder / CLIENTS
+    return FlowerExecutor(
+        grid,
+        arrays,
+        roster=Roster(path, max_clients=limits.max_clients),
+        at_least=at_least,
+        letters=letters,
+        metrics=metrics,
+        heard=heard,
     )
 
 

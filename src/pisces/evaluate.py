@@ -24,7 +24,7 @@ _BATCH, _BATCH_ON_GPU = 256, 8192
 # Numbers a model may put out at a time: a word's output is as large as the vocabulary.
 _OUTPUTS, _OUTPUTS_ON_GPU = 1 << 22, 1 << 28
 SHORTEST_S = 1e-3  # between two evaluations: less is a mistake that would fill the disk
-Measure = Callable[[Weights], Mapping[str, float]]
+Measure = Callable[[int, Weights], Mapping[str, float]]  # of a version: its number, its weights
 Metric = Callable[[torch.Tensor, torch.Tensor], float]  # (outputs, targets) -> value
 
 
@@ -93,7 +93,7 @@ class Inline(Evaluator):
     def start(self, at: float, version: int, weights: Weights) -> None:
         """Measure now, unless this very version was measured last time."""
         if self._known is None or self._known[0] != version:
-            self._known = (version, self._measure(weights))
+            self._known = (version, self._measure(version, weights))
         self._done.append(Evaluated(at, version, self._known[1]))
 
     def finished(self) -> list[Evaluated]:

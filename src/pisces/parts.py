@@ -15,7 +15,7 @@ from pisces import tables
 from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
-from pisces.evaluate import Metric, Schedule, TestSet
+from pisces.evaluate import Measure, Metric, Schedule
 from pisces.execute import availability, latency
 from pisces.execute.failures import Failures
 from pisces.explain import known
@@ -78,7 +78,7 @@ class Simulation:
             policies=self.policies,
             weights=weights,
             stop=self.stop,
-            yardstick=Yardstick(tuple(self.goal.measured), self._test_set),
+            yardstick=Yardstick(tuple(self.goal.measured), self._measure),
             num_clients=self.data.num_clients,
             seed=self.seed,
             plans=self.plans,
@@ -90,11 +90,12 @@ class Simulation:
             limits=self.limits,
         )
 
-    def _test_set(self) -> TestSet:
+    def _measure(self) -> Measure:
         """On a model of its own, so that testing never disturbs training."""
         device, data = device_of(self.device), self.data
         inputs, targets = data.test_inputs.to(device), data.test_targets.to(device)
-        return self.goal.test_set(copy.deepcopy(self.model), inputs, targets)
+        test_set = self.goal.test_set(copy.deepcopy(self.model), inputs, targets)
+        return lambda _version, weights: test_set(weights)
 
     @property
     def goal(self) -> Goal:

@@ -172,10 +172,10 @@ def arrays_of(weights: Weights) -> dict[str, NDArray[Any]]:
 def yardstick_of(evaluate: Evaluate, start: Weights) -> Yardstick:
     """What a hook measures, found out by asking it."""
 
-    def measure(weights: Weights) -> dict[str, float]:
+    def measure(_version: int, weights: Weights) -> dict[str, float]:
         return _numbers(evaluate(arrays_of(weights)))
 
-    names = tuple(measure(start))
+    names = tuple(measure(0, start))
     for taken in TAKEN:
         if taken in names:
             raise ConfigError(f"evaluate: a metric may not be called {taken!r}: rename it")

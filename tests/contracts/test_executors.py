@@ -20,9 +20,11 @@ from pisces.execute.base import Capabilities, Executor, Handover
 from pisces.execute.emulated import Emulated
 from pisces.execute.fake import FakeExecutor
 from pisces.execute.faulty import FaultyExecutor
+from pisces.execute.flower.executor import FlowerExecutor
 from pisces.execute.journal import Journaled
 from pisces.execute.latency import PerClient
 from pisces.execute.network.server.executor import NetworkExecutor
+from pisces.execute.realtime import RealTime
 from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor
 from pisces.record.journal import Journal
@@ -67,8 +69,8 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
     "journaled": journaled,
     "emulated": emulated,
 }
-# These cannot be asked what happens at 1.0 s: tests/execute/network holds them to the like.
-IN_REAL_TIME = {NetworkExecutor}
+# These cannot be asked what happens at 1.0 s: tests/execute holds them to the like.
+IN_REAL_TIME = {RealTime, NetworkExecutor, FlowerExecutor}
 every_executor = pytest.mark.parametrize("name", EXECUTORS)
 
 

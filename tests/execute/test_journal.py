@@ -674,7 +674,7 @@ def test_who_says_nothing_is_quiet_again_at_the_same_point(tmp_path: Path) -> No
 def test_an_evaluation_is_not_computed_again_and_one_to_come_is(tmp_path: Path) -> None:
     measured: list[float] = []
 
-    def measure(weights: Weights) -> dict[str, float]:
+    def measure(_version: int, weights: Weights) -> dict[str, float]:
         measured.append(float(weights.flat[3]))
         return {"accuracy": 1}  # an int: the log would differ if that were not the same again
 
@@ -700,10 +700,12 @@ def test_an_evaluation_is_not_computed_again_and_one_to_come_is(tmp_path: Path) 
 
 
 def test_evaluations_to_come_are_saved(tmp_path: Path) -> None:
-    slow = Background(lambda weights: {"accuracy": float(weights.flat[3])})
+    slow = Background(lambda _version, weights: {"accuracy": float(weights.flat[3])})
     one = Remembered(slow, Tape(Journal(tmp_path / "one", {})), START)
     one.start(2.0, 7, START)
-    other = Remembered(Inline(lambda w: {"accuracy": 2 * float(w.flat[3])}), one._tape, START)
+    other = Remembered(
+        Inline(lambda _version, w: {"accuracy": 2 * float(w.flat[3])}), one._tape, START
+    )
     other.restore(one.state())
     (evaluated,) = other.finished()
     assert (evaluated.at, evaluated.version, evaluated.metrics) == (2.0, 7, {"accuracy": 2.0})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pisces.errors import RunError
-from pisces.execute.network.server.roster import NumberError, Roster
+from pisces.execute.roster import NumberError, Roster
 
 
 def test_numbers_by_wish_or_in_turn() -> None:

@@ -121,7 +121,7 @@ def play(
         policies=Policies(Uniform(), pacer, DiscountedMean()),
         executor=executor,
         manager=ClientManager(model.layout),
-        evaluator=Inline(lambda _: {}),
+        evaluator=Inline(lambda _version, _weights: {}),
         recorder=memory,
         weights=model,
         plans=lambda _: Plan(),

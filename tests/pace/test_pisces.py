@@ -233,7 +233,7 @@ def play(
         policies=Policies(Uniform(), pacer, DiscountedMean()),
         executor=FakeExecutor(script, respond),
         manager=ClientManager(model.layout),
-        evaluator=Inline(lambda _: {}),
+        evaluator=Inline(lambda _version, _weights: {}),
         recorder=memory,
         weights=model,
         plans=lambda _: Plan(),

@@ -12,9 +12,9 @@ import os
 import secrets
 import threading
 from pathlib import Path
+from reprlib import repr as shortened
 
 from pisces.errors import RunError
-from pisces.execute.network.messages import MOST_TEXT
 
 
 class NumberError(Exception):
@@ -27,7 +27,7 @@ class Roster:
     def __init__(self, path: Path | None = None, *, max_clients: int = 10_000_000) -> None:
         self._path, self._max_clients = path, max_clients
         self._numbers: dict[str, int] = {}
-        self._taken: set[int] = set()
+        self._names: dict[int, str] = {}
         self._next = 0
         self._unwritten: list[dict[str, object]] = []
         self._lock = threading.Lock()  # numbers are given in one thread and written in another
@@ -41,7 +41,11 @@ class Roster:
     @property
     def names(self) -> dict[int, str]:
         """Of all clients there ever were, by number."""
-        return {number: name for name, number in self._numbers.items()}
+        return dict(self._names)
+
+    def name_of(self, number: int) -> str:
+        """Of a client there was."""
+        return self._names[number]
 
     def number_of(self, name: str, wished: int | None = None) -> int:
         """The number of that name; at first the one it wishes for, or the next."""
@@ -57,7 +61,7 @@ class Roster:
         return number
 
     def _free(self) -> int:
-        while self._next in self._taken:
+        while self._next in self._names:
             self._next += 1
         return self._next
 
@@ -66,12 +70,12 @@ class Roster:
             raise NumberError(
                 f"client {number} would be beyond the {self._max_clients} there may be"
             )
-        if number in self._taken:
+        if number in self._names:
             raise NumberError(f"another client is number {number} of this run")
 
     def _take(self, name: str, number: int) -> None:
         self._numbers[name] = number
-        self._taken.add(number)
+        self._names[number] = name
 
     def sync(self) -> None:
         """See to it that all numbers given are on the disk."""
@@ -107,7 +111,5 @@ class Roster:
             return
         number, name = line["client"], line["name"]
         if type(number) is not int or number < 0 or not isinstance(name, str):
-            raise ValueError(
-                f"a client's number is {number!r} and its name {str(name)[:MOST_TEXT]!r}"
-            )
+            raise ValueError(f"a client's number is {number!r} and its name {shortened(name)}")
         self._take(name, number)

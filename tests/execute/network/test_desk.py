@@ -8,6 +8,7 @@ import pytest
 from desks import FLAT, FakeLine, desk, result
 from runs import START, task
 
+from pisces.execute.inbox import Landed
 from pisces.execute.network.messages import (
     Acknowledged,
     CalledOff,
@@ -18,8 +19,7 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.server.endings import TurnedAwayError
-from pisces.execute.network.server.members import Landed
-from pisces.execute.network.server.roster import Roster
+from pisces.execute.roster import Roster
 from pisces.types import Failed, Joined, Layout, Left, Slice
 
 JOINED, BYE = Joined(0.0, 0, 10), Left(0.0, 0, "said goodbye")

@@ -17,7 +17,7 @@ from pisces.execute.network.messages import (
     Over,
 )
 from pisces.execute.network.server.desk import Desk
-from pisces.execute.network.server.roster import Roster
+from pisces.execute.roster import Roster
 
 NAMES = "abc"
 LIES = ["enter", "result", "failure", "bye", "leave"]

@@ -26,7 +26,7 @@ from pisces.execute.network.messages import (
 from pisces.execute.network.packing import pack, pack_step
 from pisces.execute.network.server.door import Open
 from pisces.execute.network.server.executor import NetworkExecutor
-from pisces.execute.network.server.roster import Roster
+from pisces.execute.roster import Roster
 from pisces.types import Arrived, Joined, Layout, Left, Slice, Task, Weights
 
 

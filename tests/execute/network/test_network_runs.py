@@ -26,8 +26,8 @@ from pisces.execute.network.messages import (
 )
 from pisces.execute.network.server.door import Open
 from pisces.execute.network.server.executor import NetworkExecutor
-from pisces.execute.network.server.roster import Roster
 from pisces.execute.network.server.terms import Terms
+from pisces.execute.roster import Roster
 from pisces.federation import Federation
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.reader import Run

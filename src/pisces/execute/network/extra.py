@@ -1,20 +1,7 @@
 """The packages that only the network needs."""
 
-from __future__ import annotations
+from functools import partial
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pisces.execute.extras import installed
 
-from pisces.errors import MissingPackageError
-
-
-@contextmanager
-def needed() -> Iterator[None]:
-    """Around imports of them: one that fails says what to install."""
-    try:
-        yield
-    except ImportError as error:
-        raise MissingPackageError(
-            f"the network needs packages that are not all here ({error}): "
-            "pip install 'pisces-fl[network]'"
-        ) from error
+needed = partial(installed, "the network", "network")

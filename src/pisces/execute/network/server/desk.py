@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pisces.clients.checks import Limits, wrong_size
+from pisces.execute.inbox import Landed
 from pisces.execute.network.messages import (
     PROTOCOL,
     Acknowledged,
@@ -29,9 +30,9 @@ from pisces.execute.network.messages import (
 )
 from pisces.execute.network.packing import Flat, digest
 from pisces.execute.network.server.endings import TurnedAwayError
-from pisces.execute.network.server.members import Landed, Line, Member, Timer
-from pisces.execute.network.server.roster import NumberError, Roster
+from pisces.execute.network.server.members import Line, Member, Timer
 from pisces.execute.network.server.terms import Terms
+from pisces.execute.roster import NumberError, Roster
 from pisces.types import Event, Failed, Joined, Layout, Left, Task
 
 log = logging.getLogger("pisces")

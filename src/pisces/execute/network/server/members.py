@@ -1,4 +1,4 @@
-"""A client as the server knows it: its line, and what comes in over it."""
+"""A client as the server knows it, and its line."""
 
 from __future__ import annotations
 
@@ -6,18 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pisces.execute.network.messages import FromServer
-from pisces.execute.network.packing import Flat
-from pisces.types import Report, Task
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Landed:
-    """A result, not looked at yet."""
-
-    task: int
-    client: int
-    flat: Flat
-    report: Report
+from pisces.types import Task
 
 
 class Timer(Protocol):

@@ -1,17 +1,37 @@
-"""What the network's thread tells the loop's."""
+"""What is heard of clients in one thread, for the loop to take out in its own."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from pisces.execute.network.server.members import Landed
-from pisces.types import Event, Joined, Left
+from numpy.typing import NDArray
 
-Said: TypeAlias = Event | Landed
+from pisces.types import Event, Joined, Left, Report
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Landed:
+    """A result, not looked at yet."""
+
+    task: int
+    client: int
+    flat: NDArray[Any]  # of float32 or float64
+    report: Report
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Broken:
+    """Nothing more will be heard, because of this."""
+
+    error: BaseException
+
+
+Said: TypeAlias = Event | Landed | Broken
 
 
 class Inbox:
@@ -32,7 +52,7 @@ class Inbox:
         return len(self._present)
 
     def put(self, said: Said) -> None:
-        """From the network's thread."""
+        """From the thread that hears of clients."""
         match said:
             case Joined():
                 self._present.add(said.client)

@@ -1,0 +1,1 @@
+"""Clients that are nodes of a Flower federation."""

@@ -1,0 +1,30 @@
+"""All that is used of Flower, which is public there: only `pisces.flower` needs that package."""
+
+from pisces.execute.extras import installed
+
+with installed("pisces.flower", "flower"):
+    from flwr.app import (
+        Array,
+        ArrayRecord,
+        ConfigRecord,
+        Error,
+        Message,
+        MessageType,
+        MetricRecord,
+        RecordDict,
+    )
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy import Result
+
+__all__ = [
+    "Array",
+    "ArrayRecord",
+    "ConfigRecord",
+    "Error",
+    "Grid",
+    "Message",
+    "MessageType",
+    "MetricRecord",
+    "RecordDict",
+    "Result",
+]

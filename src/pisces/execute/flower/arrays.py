@@ -1,0 +1,137 @@
+"""A Flower app's arrays as one vector of weights, and back.
+
+Numbers that are averaged are float16, float32 or float64. Others (BatchNorm's counters) stay as
+they were at first, and go along with every task. What comes back is read without numpy's own
+loader: nothing in it is believed before its shape and type are known to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from reprlib import repr as shortened
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from pisces.errors import ConfigError
+from pisces.execute.flower.api import Array, ArrayRecord
+from pisces.types import Layout, Slice, Weights
+
+AVERAGED = ("float16", "float32", "float64")
+KEPT = "biu"  # kinds of numpy: truth values, integers
+STATISTICS = ("running_mean", "running_var")  # how BatchNorm's are called
+HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+class RecordError(Exception):
+    """A reply is not what it should be."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrays:
+    """How the arrays of one app lie in a vector, and those that do not."""
+
+    layout: Layout
+    names: tuple[str, ...]  # in the app's own order, which some ClientApps rely upon
+    kept: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, initial: ArrayRecord, buffers: Collection[str] | None) -> tuple[Arrays, Weights]:
+        """Those to begin from. Without `buffers`, they are what BatchNorm's are called."""
+        if not initial:
+            raise ConfigError("initial_arrays: must hold at least one array, not none")
+        values = {name: array.numpy() for name, array in initial.items()}
+        averaged = {name: v for name, v in values.items() if v.dtype.name in AVERAGED}
+        kept = {name: initial[name] for name in values if name not in averaged}
+        _check(averaged, {name: values[name] for name in kept})
+        layout = _layout(averaged, _buffers(averaged, buffers))
+        flat = np.empty(layout.size, layout.dtype)
+        for s in layout.slices:
+            flat[s.start : s.stop] = averaged[s.name].reshape(-1)
+        return cls(layout, tuple(values), kept), Weights(torch.from_numpy(flat), layout)
+
+    def record(self, weights: Weights) -> ArrayRecord:
+        """The weights as the app knows them, and what is kept beside."""
+        flat = weights.flat.numpy(force=True)
+        made = {s.name: _array(flat[s.start : s.stop], s) for s in self.layout.slices}
+        return ArrayRecord({name: made.get(name) or self.kept[name] for name in self.names})
+
+    def flat(self, record: ArrayRecord) -> NDArray[Any]:
+        """A reply's arrays as one vector; refused unless they are those that were sent."""
+        odd = set(record) ^ set(self.names)
+        if odd:
+            name = min(odd)
+            raise RecordError(
+                f"an array {shortened(name)} that was not sent"
+                if name in record
+                else f"no array {shortened(name)}"
+            )
+        flat = np.empty(self.layout.size, self.layout.dtype)
+        for s in self.layout.slices:
+            flat[s.start : s.stop] = _read(record[s.name], s)
+        return flat
+
+
+def _array(flat: NDArray[Any], like: Slice) -> Array:
+    return Array(flat.reshape(like.shape).astype(like.dtype, copy=False))
+
+
+def _check(averaged: Mapping[str, NDArray[Any]], kept: Mapping[str, NDArray[Any]]) -> None:
+    for name, value in kept.items():
+        if value.dtype.kind not in KEPT:
+            raise ConfigError(
+                f"initial_arrays: {name} is of {value.dtype}: can be {', '.join(AVERAGED)} to be "
+                "averaged, or integers to be kept; convert it"
+            )
+    if not averaged:
+        raise ConfigError(
+            f"initial_arrays: none of {', '.join(kept)} is of {', '.join(AVERAGED)}: there is "
+            "nothing to average"
+        )
+    for name, value in averaged.items():
+        if not np.isfinite(value).all():
+            raise ConfigError(f"initial_arrays: {name} must be finite; mend it")
+
+
+def _buffers(averaged: Collection[str], given: Collection[str] | None) -> set[str]:
+    if given is None:
+        return {name for name in averaged if name.rpartition(".")[2] in STATISTICS}
+    unknown = sorted(set(given) - set(averaged))
+    if unknown:
+        raise ConfigError(
+            f"buffers: {unknown[0]!r} is none of what is averaged: {', '.join(averaged)}"
+        )
+    return set(given)
+
+
+def _layout(averaged: Mapping[str, NDArray[Any]], buffers: set[str]) -> Layout:
+    """Parameters first, then buffers."""
+    slices, start = list[Slice](), 0
+    for name in sorted(averaged, key=lambda name: name in buffers):
+        value = averaged[name]
+        stop = start + value.size
+        role: Any = "buffer" if name in buffers else "parameter"
+        slices.append(Slice(name, value.shape, value.dtype.name, role, start, stop))
+        start = stop
+    return Layout(tuple(slices))
+
+
+def _read(array: Array, like: Slice) -> NDArray[Any]:
+    if array.stype != "numpy.ndarray":
+        raise RecordError(f"{like.name}: written as {shortened(array.stype)}, not numpy.ndarray")
+    stream = BytesIO(array.data)
+    try:
+        shape, is_fortran, dtype = HEADERS[npy.read_magic(stream)](stream)
+    except (KeyError, ValueError) as error:
+        raise RecordError(f"{like.name}: no array as numpy writes it") from error
+    if (shape, dtype.name, dtype.isnative) != (like.shape, like.dtype, True):
+        raise RecordError(f"{like.name}: {shape} of {dtype}, not {like.shape} of {like.dtype}")
+    if len(array.data) - stream.tell() != (like.stop - like.start) * dtype.itemsize:
+        raise RecordError(f"{like.name}: {len(array.data)} bytes, which are not of {shape}")
+    flat = np.frombuffer(array.data, dtype, offset=stream.tell())
+    return flat.reshape(shape, order="F").reshape(-1) if is_fortran else flat

@@ -1,0 +1,99 @@
+"""What came of a run, as Flower tells it: metrics by version, from ClientApps and the ServerApp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from pisces.execute.flower.api import ArrayRecord, MetricRecord, RecordDict, Result
+from pisces.execute.flower.arrays import Arrays
+from pisces.types import Aggregated, Dropped, Entry, Failed, Weights
+
+Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
+Evaluate: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
+
+
+class Collected:
+    """A recorder that puts together what the updates of a version were told with."""
+
+    def __init__(self, weighted_by: str, combine: Combine | None = None) -> None:
+        self._weighted_by, self._combine = weighted_by, combine
+        self._told: dict[int, MetricRecord] = {}  # by task
+        self.by_version: dict[int, MetricRecord] = {}
+
+    def hear(self, task: int, record: MetricRecord) -> None:
+        """The metrics of a result; before the loop hears of it, in another thread."""
+        self._told[task] = record
+
+    def record(self, entry: Entry) -> None:
+        """Follow what becomes of the results."""
+        match entry:
+            case Aggregated():
+                told = self._taken(entry.task_ids)
+                if told:
+                    self.by_version[entry.version] = combined(
+                        told, self._weighted_by, self._combine
+                    )
+            case Dropped(task_id=int(task)) | Failed(task_id=int(task)):
+                self._told.pop(task, None)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _taken(self, tasks: Iterable[int]) -> list[MetricRecord]:
+        """What came in before this process took the run up was told to another."""
+        return [self._told.pop(task) for task in tasks if task in self._told]
+
+
+def combined(
+    records: Sequence[MetricRecord], weighted_by: str, combine: Combine | None
+) -> MetricRecord:
+    """Of several, one: as the app says, or their mean."""
+    return (combine or mean)([RecordDict({"metrics": r}) for r in records], weighted_by)
+
+
+def mean(contents: list[RecordDict], weighted_by: str) -> MetricRecord:
+    """The mean of each metric over those that tell it, by number of examples."""
+    records = [next(iter(content.metric_records.values())) for content in contents]
+    sums: dict[str, list[float]] = {}
+    for record in records:
+        size = record[weighted_by]
+        for name, value in record.items():
+            if name != weighted_by and not isinstance(value, list) and not isinstance(size, list):
+                total = sums.setdefault(name, [0.0, 0.0])
+                total[0] += size * value
+                total[1] += size
+    return MetricRecord({name: total / size for name, (total, size) in sums.items() if size})
+
+
+class Hook:
+    """The app's own evaluation of versions; what it says is kept whole for the result."""
+
+    def __init__(self, evaluate: Evaluate, arrays: Arrays, initial: ArrayRecord) -> None:
+        self._evaluate, self._arrays = evaluate, arrays
+        self.by_version: dict[int, MetricRecord] = {}
+        self._first = self._numbers(0, initial)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it measures, found out by asking for version 0."""
+        return tuple(self._first)
+
+    def __call__(self, version: int, weights: Weights) -> dict[str, float]:
+        """The numbers of a version; of the first they are known."""
+        return self._numbers(version, self._arrays.record(weights)) if version else self._first
+
+    def _numbers(self, version: int, record: ArrayRecord) -> dict[str, float]:
+        measured = self._evaluate(version, record)
+        if measured is None:
+            return {}
+        self.by_version[version] = measured
+        return {n: float(v) for n, v in measured.items() if not isinstance(v, list)}
+
+
+def result_of(
+    arrays: ArrayRecord, collected: Collected, hook: Hook | None, at_last: dict[int, MetricRecord]
+) -> Result:
+    """All of it, as Flower's own strategies give it."""
+    by_server = {} if hook is None else hook.by_version
+    return Result(arrays, collected.by_version, at_last, by_server)

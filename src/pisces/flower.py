@@ -1,0 +1,190 @@
+"""Asynchronous, guided training for Flower apps: change the import and the constructor.
+
+    from pisces.flower import Pisces
+
+    strategy = Pisces(concurrency=20)
+    result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=200, evaluate_fn=evaluate)
+
+ClientApps stay as they are; those that want to tell more of their losses use `Losses`. Flower
+starts a process for every task, so importing this is quick: torch comes with `start`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pisces.errors import ConfigError
+from pisces.stop import Stop
+from pisces.types import Plan
+
+if TYPE_CHECKING:
+    from pisces.clients.checks import Limits
+    from pisces.evaluate import Schedule
+    from pisces.execute.flower.api import (
+        ArrayRecord,
+        ConfigRecord,
+        Grid,
+        MetricRecord,
+        RecordDict,
+        Result,
+    )
+    from pisces.policy import Policies
+    from pisces.record.checkpoint import Checkpoints
+
+    Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
+    Evaluate: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
+
+__all__ = ["FedAsync", "FedAvg", "FedBuff", "Losses", "Oort", "Pisces", "Strategy"]
+
+
+@dataclass
+class Strategy:
+    """Any protocol of Pisces as a strategy of Flower's; `Pisces`, `FedBuff` ... are shorter to say.
+
+    `concurrency` is how many nodes train at once; `settings` are the protocol's own. `stop` may end
+    a run before its `num_rounds` versions: by time, updates, a target or patience. `schedule` says
+    when `evaluate_fn` is asked (after every version).
+
+    With `out` the run is written to that folder, and a ServerApp started again goes on from there;
+    `checkpoints` say how often the whole state is saved. A ServerApp's working directory is not the
+    app's: give a whole path.
+
+    `loss` names the metric of a reply that is the mean training loss; without it the usual names
+    are tried. `buffers` are arrays that optimisers of the server leave alone; without them those
+    that BatchNorm calls running_mean and running_var are. `plan` is for protocols that look at it:
+    ClientApps are told its `proximal` ("proximal-mu") and `max_steps` ("max-steps").
+
+    What is named as in Flower's FedAvg means the same. With `fraction_evaluate` the last version is
+    evaluated by that share of the nodes; FedAvg does so after every round, for which nobody waits
+    here.
+    """
+
+    concurrency: int = 20
+    _: KW_ONLY
+    protocol: str | Policies = "pisces"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    stop: Stop = field(default_factory=Stop)
+    schedule: Schedule | None = None
+    plan: Plan = field(default_factory=Plan)
+    seed: int = 1
+    out: str | Path | None = None
+    checkpoints: Checkpoints | None = None
+    limits: Limits | None = None
+    buffers: Collection[str] | None = None
+    loss: str | None = None
+    min_available_nodes: int = 2
+    fraction_evaluate: float = 0.0
+    weighted_by_key: str = "num-examples"
+    arrayrecord_key: str = "arrays"
+    configrecord_key: str = "config"
+    train_metrics_aggr_fn: Combine | None = None
+    evaluate_metrics_aggr_fn: Combine | None = None
+
+    def __post_init__(self) -> None:
+        if self.stop.versions is not None:
+            raise ConfigError("stop.versions: is what num_rounds says; leave it out")
+        if self.min_available_nodes < 1:
+            raise ConfigError(
+                f"min_available_nodes: must be at least 1, not {self.min_available_nodes}"
+            )
+        if not 0 <= self.fraction_evaluate <= 1:
+            raise ConfigError(
+                f"fraction_evaluate: must be from 0 to 1, not {self.fraction_evaluate}"
+            )
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Evaluate | None = None,
+    ) -> Result:
+        """Train until there are `num_rounds` versions, or `stop` says so.
+
+        `timeout` is the time one node has for one task; nobody else waits for it. `evaluate_fn` is
+        asked in a thread beside the run, for version 0 before it.
+        """
+        from pisces.grid import Terms, start
+
+        terms = Terms(num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
+        return start(self, grid, initial_arrays, terms)
+
+
+@dataclass
+class Pisces(Strategy):
+    """Guided selection, adaptive pace, discounted staleness (Jiang et al., SoCC 2022)."""
+
+    protocol: str | Policies = "pisces"
+
+
+@dataclass
+class FedBuff(Strategy):
+    """A version whenever K updates are there (Nguyen et al., AISTATS 2022)."""
+
+    protocol: str | Policies = "fedbuff"
+
+
+@dataclass
+class FedAsync(Strategy):
+    """A version with every update (Xie et al., OPT 2020)."""
+
+    protocol: str | Policies = "fedasync"
+
+
+@dataclass
+class Oort(Strategy):
+    """Rounds of guided clients, chosen also by speed (Lai et al., OSDI 2021)."""
+
+    protocol: str | Policies = "oort"
+
+
+@dataclass
+class FedAvg(Strategy):
+    """Rounds of clients drawn at random (McMahan et al., AISTATS 2017)."""
+
+    protocol: str | Policies = "fedavg"
+
+
+@dataclass
+class Losses:
+    """The losses of single samples, for a ClientApp to tell of: their mean and root mean square.
+
+        losses = Losses()
+        for inputs, targets in loader:  # of the first local epoch
+            each = cross_entropy(net(inputs), targets, reduction="none")
+            losses.add(each.detach())
+            each.mean().backward()
+        MetricRecord({"num-examples": len(data), **losses.metrics()})
+
+    The second is what Pisces' utility asks for (Eq. 2 of its paper).
+    """
+
+    num: int = 0
+    _sum: float = 0.0
+    _squares: float = 0.0
+
+    def add(self, each: ArrayLike) -> None:
+        """Those of some samples: numpy's, torch's, a list."""
+        if hasattr(each, "detach"):  # torch's, wherever they are
+            each = each.detach().cpu()
+        values = np.asarray(each, np.float64).reshape(-1)
+        self.num += values.size
+        self._sum += float(values.sum())
+        self._squares += float(np.square(values).sum())
+
+    def metrics(self) -> dict[str, float]:
+        """As metrics of a reply, by the names that are looked for."""
+        if not self.num:
+            return {}
+        rms = math.sqrt(self._squares / self.num)
+        return {"train_loss": self._sum / self.num, "loss-rms": rms}
