@@ -10,7 +10,6 @@ anything).
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from statistics import quantiles
 from typing import Any
 
 import torch
+from watching import MIB, Watch, resident_bytes
 
 from pisces.build import protocol
 from pisces.execute.network.server.door import Guarded
@@ -27,14 +27,12 @@ from pisces.execute.roster import Roster
 from pisces.federation import Federation
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.journal import Journaling
-from pisces.record.lines import Recorder
 from pisces.record.writer import CLIENTS
 from pisces.running import run
 from pisces.stop import Stop
-from pisces.types import Arrived, Entry, Layout, Plan, Slice, Task, Update, Weights
+from pisces.types import Arrived, Layout, Plan, Slice, Task, Weights
 
 Facts = dict[str, Any]
-MIB = 2**20
 
 
 def weights_of(num: int) -> Weights:
@@ -52,11 +50,6 @@ def opened(asked: Facts, weights: Weights, folder: Path | None = None) -> Networ
     )
     print("ready", flush=True)
     return executor
-
-
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
 
 
 def tasks(asked: Facts) -> Facts:
@@ -78,23 +71,6 @@ def tasks(asked: Facts) -> Facts:
     executor.close()
     cuts = quantiles(took[asked["warm_up"] :], n=100)
     return {"p50_ms": 1e3 * cuts[49], "p99_ms": 1e3 * cuts[98]}
-
-
-class Watch(Recorder):
-    """How many updates when, and how much memory then."""
-
-    def __init__(self, every: int) -> None:
-        self._every, self._num = every, 0
-        self.seen: list[tuple[int, float, int]] = []
-
-    def record(self, entry: Entry) -> None:
-        if isinstance(entry, Update):
-            self._num += 1
-            if self._num % self._every == 0:
-                self.seen.append((self._num, time.perf_counter(), resident_bytes()))
-
-    def close(self) -> None:
-        pass
 
 
 def whole(asked: Facts) -> Facts:

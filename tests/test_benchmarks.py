@@ -329,6 +329,7 @@ def test_the_kernels_can_be_hidden_to_time_a_step_without_them() -> None:
         pytest.param(["checkpoints.py"], 2, id="checkpoints"),
         pytest.param(["journal.py"], 1, id="journal"),
         pytest.param(["network.py"], 2 + 3 + 1, id="network"),
+        pytest.param(["flower.py"], 2 + 1 + 1, id="flower"),
         pytest.param(["soak.py"], 20 + 1, id="soak"),
         pytest.param(["paper_mnist.py"], 4, id="paper", marks=needs_mnist),
         pytest.param(["comparison.py", "--jobs", "1"], 1, id="comparison", marks=needs_mnist),
