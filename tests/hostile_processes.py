@@ -73,7 +73,7 @@ def sizes(raw: Wishing, rng: random.Random) -> None:
     content, data = pack(np.ones(raw.size + off, np.float32))
     if rng.random() < 0.5:  # announced as it should be
         content = Content(content.encoding, 4 * raw.size)
-    raw.say(*said_result(order.task, content, data))
+    raw.say(*said_result(order.task, content, data, layout=raw.layout))
 
 
 def layout(raw: Wishing, rng: random.Random) -> None:
@@ -87,7 +87,8 @@ def others(raw: Wishing, rng: random.Random) -> None:
     """Results of tasks it was never given."""
     raw.join()
     theirs = raw.order().task - rng.choice([-1, 1])  # it has one at a time
-    raw.say(*said_result(max(theirs, 0), *pack(np.ones(raw.size, np.float32))))
+    words = said_result(max(theirs, 0), *pack(np.ones(raw.size, np.float32)), layout=raw.layout)
+    raw.say(*words)
 
 
 def unheard_of(raw: Wishing, rng: random.Random) -> None:
@@ -102,14 +103,16 @@ def nan(raw: Wishing, rng: random.Random) -> None:
     while True:
         order = raw.order()
         bad = rng.choice([np.nan, np.inf, 1e38])
-        raw.say(*said_result(order.task, *pack(np.full(raw.size, bad, np.float32))))
+        packed = pack(np.full(raw.size, bad, np.float32))
+        raw.say(*said_result(order.task, *packed, layout=raw.layout))
 
 
 def twice(raw: Wishing, rng: random.Random) -> None:
     """The same result again, not a number both times."""
     raw.join()
     order = raw.order()
-    words = said_result(order.task, *pack(np.full(raw.size, np.nan, np.float32)))
+    packed = pack(np.full(raw.size, np.nan, np.float32))
+    words = said_result(order.task, *packed, layout=raw.layout)
     raw.say(*words, *words)
 
 
