@@ -202,7 +202,8 @@ class Courier:
                 return list(self._grid.pull_messages(messages))
             except Exception as error:
                 self._is_one_by_one = True
-                log.warning("replies are asked for one by one from now on, because of %r", error)
+                why = _short(repr(error))
+                log.warning("replies are asked for one by one from now on, because of %s", why)
         return [reply for message in messages for reply in self._pulled_alone(message)]
 
     def _pulled_alone(self, message: str) -> list[Message]:
