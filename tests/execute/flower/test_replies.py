@@ -85,7 +85,7 @@ def test_names_of_any_length_do_not_fill_the_log(caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 0.5, [7], [], [7.0, 8.0]])
 def test_numbers_of_examples_that_are_none(number: Any) -> None:
-    with pytest.raises(RecordError, match="num-examples is .*, not a whole number"):
+    with pytest.raises(RecordError, match=r"num-examples is .*, not a whole number"):
         told({"num-examples": number})
 
 
