@@ -183,8 +183,8 @@ class Losses:
 
     def add(self, each: ArrayLike, epoch: int = 0) -> None:
         """Those of some samples, before the step they are for: numpy's, torch's, a list."""
-        if hasattr(each, "detach"):  # torch's, wherever they are
-            each = each.detach().cpu()
+        if hasattr(each, "detach"):  # torch's, wherever they are and however short
+            each = each.detach().cpu().double()
         values = np.asarray(each, np.float64).reshape(-1)
         if not self.num:
             self._first = self._last = epoch

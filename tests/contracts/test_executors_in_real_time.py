@@ -30,6 +30,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         from pisces.execute.flower import courier, nodes
 
         monkeypatch.setattr(courier, "LOOK_S", 0.05)
+        monkeypatch.setattr(courier, "QUICKEST_S", 0.005)
         monkeypatch.setattr(nodes, "REST_S", 0.2)
 
 

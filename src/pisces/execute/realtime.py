@@ -173,7 +173,8 @@ class RealTime(Executor):
         """Tell everybody that needs to know, and let go."""
         self._end(for_good=False)
         self._service.stop()
-        self._roster.sync()
+        if self._is_open:  # else nobody was given a number: leave nothing behind
+            self._roster.sync()
 
     def _end(self, *, for_good: bool) -> None:
         if not self._is_over:
