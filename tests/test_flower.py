@@ -43,6 +43,9 @@ START = {
     "norm.num_batches_tracked": np.array(3, np.int64),
     "layer.bias": np.zeros(2, np.float32),
 }
+in_main = pytest.mark.skipif(
+    threading.current_thread() is not threading.main_thread(), reason="others hear no signals"
+)
 METRICS = {"num-examples": 10, "train_loss": 1.0, "loss-rms": 1.25, "loss-left": 0.25}
 
 
@@ -356,9 +359,7 @@ def raise_killed() -> None:
     raise Killed
 
 
-@pytest.mark.skipif(
-    threading.current_thread() is not threading.main_thread(), reason="others hear no signals"
-)
+@in_main
 def test_ctrl_c_then_a_new_run_of_flowers_goes_on(bed: Bed, tmp_path: Path) -> None:
     out, main = tmp_path / "run", threading.get_ident()
     with pytest.raises(KeyboardInterrupt):
@@ -377,6 +378,41 @@ def test_ctrl_c_then_a_new_run_of_flowers_goes_on(bed: Bed, tmp_path: Path) -> N
     lines = lawful(out, 2)
     versions = [line["version"] for line in lines if line["kind"] == "aggregated"]
     assert versions == list(range(1, at_first + 4))
+
+
+@in_main
+def test_ctrl_c_before_there_are_nodes_enough(tmp_path: Path) -> None:
+    out, main = tmp_path / "run", threading.get_ident()
+    with flowerbed(app()) as bed:
+        timer = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            start(Pisces(2, out=out), bed, 3)
+        timer.join()
+        bed.add(app())
+        bed.grid = bed.new_run()
+        result = start(Pisces(2, out=out), bed, 3)
+    assert [*result.train_metrics_clientapp] == [1, 2, 3]
+    lawful(out, 2)
+
+
+@in_main
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_flower_hears_of_a_signal_when_all_is_safe(bed: Bed, tmp_path: Path, number: int) -> None:
+    out, main, heard = tmp_path / "run", threading.get_ident(), list[Any]()
+
+    def exit_gracefully(signum: int, _frame: Any) -> None:  # as Flower's own handler does
+        heard.append((signum, reason(out)))
+        raise SystemExit
+
+    before = signal.signal(number, exit_gracefully)
+    try:
+        with pytest.raises(SystemExit):
+            killed(bed, out, 3, lambda: signal.pthread_kill(main, number))
+        assert signal.getsignal(number) is exit_gracefully
+    finally:
+        signal.signal(number, before)
+    assert heard == [(number, "interrupted")]
 
 
 @pytest.mark.parametrize("every_s", [0.05, 1e6])  # with checkpoints on the way, and without any
@@ -644,6 +680,27 @@ print(sorted(heavy & set(sys.modules)))
     took_s, imported, made = done.stdout.splitlines()
     assert (imported, made) == ("[]", "[]")
     assert float(took_s) < 5.0
+
+
+def test_without_flower_it_says_what_to_install() -> None:
+    code = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "flwr":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+from pisces.errors import MissingPackageError
+from pisces.flower import Pisces
+try:
+    Pisces(2).start(None, None)
+except MissingPackageError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("pisces.flower needs packages that are not all here (flwr")
+    assert "pip install 'pisces-fl[flower]'" in done.stdout
 
 
 def test_it_needs_no_package_of_the_networks() -> None:
