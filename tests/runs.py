@@ -24,6 +24,7 @@ from pisces.clients.checks import Limits
 from pisces.clients.manager import ClientManager
 from pisces.config import parse
 from pisces.coordinator import Coordinator
+from pisces.errors import MissingPackageError
 from pisces.evaluate import Evaluator, Inline, Schedule
 from pisces.execute.availability import Always, Availability, Diurnal, Late, Markov
 from pisces.execute.base import Executor
@@ -430,13 +431,21 @@ any_protocol = st.sampled_from(sorted(PROTOCOLS))
 def implementations(room: ModuleType, verb: str) -> set[type]:
     """The classes of a room that have this verb, the contract itself and what is abstract aside."""
     names = [m.name for m in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
-    things = [(name, thing) for name in names for thing in vars(import_module(name)).values()]
+    things = [(name, thing) for name in names for thing in _things(name)]
     return {
         thing
         for name, thing in things
         if isinstance(thing, type) and thing.__module__ == name and hasattr(thing, verb)
         if not getattr(thing, "_is_protocol", False) and not isabstract(thing)
     }
+
+
+def _things(module: str) -> list[object]:
+    """What is in it; nothing if it needs a package that is not here."""
+    try:
+        return [*vars(import_module(module)).values()]
+    except MissingPackageError:
+        return []
 
 
 def kind(policy: object) -> tuple[type, type]:
