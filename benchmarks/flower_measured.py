@@ -18,8 +18,8 @@ from watching import MIB, Watch
 
 from pisces.build import protocol
 from pisces.execute.flower.arrays import Arrays
-from pisces.execute.flower.courier import Letters
 from pisces.execute.flower.executor import FlowerExecutor
+from pisces.execute.flower.letters import Letters
 from pisces.federation import Federation
 from pisces.record.checkpoint import Checkpoints
 from pisces.running import run
@@ -108,7 +108,7 @@ def _alone(grid: Any, arrays: Arrays) -> Callable[[int, Weights], None]:
 
     def do(number: int, weights: Weights) -> None:
         task = Task(number, 0, number, weights, Plan(), 1)
-        [sent] = grid.push_messages([Letters().letter(task, node, arrays.record(weights))])
+        [sent] = grid.push_messages([Letters().to_train(task, node, arrays.record(weights))])
         while not (replies := list(grid.pull_messages([sent]))):
             time.sleep(0.001)
         for array in replies[0].content["arrays"].values():
