@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ class Net(nn.Sequential):
         super().__init__(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
+@cache
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
     inputs, targets = load_digits(return_X_y=True)
     return torch.from_numpy(inputs / 16).float(), torch.from_numpy(targets).long()
@@ -33,7 +35,8 @@ def train_data(partition: int, num_partitions: int) -> TensorDataset:
     inputs, targets = (part[:-NUM_TEST] for part in digits())
     rng = np.random.default_rng(1)
     shares = rng.dirichlet(np.ones(num_partitions), size=10)  # of each digit, who has how much
-    owners = np.array([rng.choice(num_partitions, p=shares[digit]) for digit in targets])
+    draws = rng.random((len(targets), 1))
+    owners = (draws < shares.cumsum(1)[targets]).argmax(1)
     mine = torch.from_numpy(owners == partition)
     return TensorDataset(inputs[mine], targets[mine])
 

@@ -1,0 +1,226 @@
+"""The app in Flower's layout: two lines make it asynchronous, and sooner at its target."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+from federation_processes import free_port
+from forking import PATIENCE_S, becomes
+
+pytest.importorskip("flwr")
+from flowerbed import flowerbed
+from flwr.app import Context, Message, RecordDict
+
+ROOT = Path(__file__).parents[1]
+APP = ROOT / "examples" / "flower_app"
+PACKAGE = APP / "digits_app"
+MAX_LINES = 100
+NUM_NODES = 8
+NUM_ROUNDS = 10
+TARGET = 0.75
+
+
+def settings(**own: Any) -> dict[str, Any]:
+    """Those of the app, and others of a test."""
+    config = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    assert own.keys() <= config.keys()
+    return {**config, **own}
+
+
+def time_to_target(curve: Path, target: float = TARGET) -> float:
+    told = json.loads(curve.read_text())
+    reached = [seconds for seconds, accuracy in told if accuracy >= target]
+    assert reached, f"{target} is not among {told}"
+    return float(reached[0])
+
+
+def gain(fedavg: Path, pisces: Path, setting: str) -> float:
+    """How much sooner; printed."""
+    slow, quick = time_to_target(fedavg), time_to_target(pisces)
+    told = f"{slow:.1f} s with FedAvg, {quick:.1f} s with Pisces, {slow / quick:.1f}x"
+    print(f"\n{TARGET:.0%} accuracy, {setting}: {told}")
+    return slow / quick
+
+
+# --- what it looks like ---------------------------------------------------------------------------
+
+
+def changes() -> list[str]:
+    """Lines of one server file that are not in the other, as `diff` tells them."""
+    texts = [(PACKAGE / f"server_{name}.py").read_text() for name in ("fedavg", "pisces")]
+    told = difflib.ndiff(*(text.splitlines() for text in texts))
+    return [line for line in told if line[0] in "+-"]
+
+
+def test_the_servers_differ_in_two_lines() -> None:
+    assert changes() == [
+        "- from flwr.serverapp.strategy import FedAvg",
+        "+ from pisces.flower import Pisces",
+        "-     strategy = FedAvg(fraction_evaluate=0.0)",
+        "+     strategy = Pisces(concurrency=8)",
+    ]
+
+
+def test_nothing_else_of_it_knows_pisces() -> None:
+    naming = {file.name for file in PACKAGE.glob("*.py") if "import Pisces" in file.read_text()}
+    assert naming == {"server_pisces.py"}
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.glob("*.py")), ids=lambda file: file.name)
+def test_its_files_are_short(file: Path) -> None:
+    assert len(file.read_text().splitlines()) <= MAX_LINES
+
+
+def test_its_parts_are_where_flower_looks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(APP)
+    told = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    for part in told["components"].values():
+        module, _, name = part.partition(":")
+        assert hasattr(importlib.import_module(module), name)
+
+
+# --- in one process -------------------------------------------------------------------------------
+
+
+class Client:
+    """The app's own ClientApp, on a node with a partition and settings."""
+
+    def __init__(self, module: ModuleType, partition: int, config: dict[str, Any]) -> None:
+        self._app, self._config = module.app, config
+        self._node = {"partition-id": partition, "num-partitions": NUM_NODES}
+
+    def __call__(self, message: Message, node: Context) -> Message:
+        told = Context(node.run_id, node.node_id, self._node, node.state, self._config)
+        return self._app(message, told)
+
+
+def run_in_memory(server: str, curve: Path, num_rounds: int) -> None:
+    config = settings(**{"num-server-rounds": num_rounds, "straggler-s": 0.6, "curve": str(curve)})
+    client = importlib.import_module("digits_app.client_app")
+    with flowerbed(*(Client(client, n, config) for n in range(NUM_NODES))) as bed:
+        app = importlib.import_module(f"digits_app.server_{server}").app
+        app(bed.grid, Context(1, 0, {}, RecordDict(), config))
+
+
+def test_it_is_sooner_at_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much training is asked of both: a version has one update at least, a round eight."""
+    monkeypatch.syspath_prepend(APP)
+    fedavg, pisces = tmp_path / "fedavg.json", tmp_path / "pisces.json"
+    run_in_memory("fedavg", fedavg, NUM_ROUNDS)
+    run_in_memory("pisces", pisces, NUM_ROUNDS * NUM_NODES)
+    assert gain(fedavg, pisces, "8 nodes in one process, one slow") > 1.2
+
+
+# --- with Flower's own processes ------------------------------------------------------------------
+
+README = (APP / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "UV_OFFLINE": "1"}
+
+
+class Typist:
+    """Types the README's commands, each terminal a session whose processes end with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = {f"81{n:02}": str(free_port()) for n in range(5)}
+        self.sessions: list[subprocess.Popen[bytes]] = []
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        home = {"HOME": str(folder), "FLWR_HOME": str(folder / ".flwr"), "PATH": path}
+        own = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+        self.env = {**os.environ, **QUIET, **home, **own}
+
+    def said(self, text: str) -> str:
+        """What the README says, with other ports and files."""
+        for port, own in self.ports.items():
+            text = text.replace(port, own)
+        return text.replace("/tmp/", f"{self.folder}/")
+
+    def types(self, text: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"terminal-{len(self.sessions)}").open("wb") as file:
+            session = subprocess.Popen(
+                ["sh", "-ec", self.said(text)],
+                cwd=self.folder / "flower_app",
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.sessions.append(session)
+        return session
+
+    def told(self) -> str:
+        files = sorted(self.folder.glob("terminal-*"))
+        return "\n".join(f"{f.name}: {f.read_text(errors='replace')[-3000:]}" for f in files)
+
+    def is_up(self) -> bool:
+        url = self.said("http://127.0.0.1:8100/health")
+        try:
+            with build_opener(ProxyHandler({})).open(url, timeout=5) as answer:
+                return int(answer.status) == 200
+        except OSError:
+            return False
+
+    def end(self) -> None:
+        for session in self.sessions:
+            try:
+                os.killpg(session.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            finally:
+                session.wait()
+
+
+@contextmanager
+def typist(folder: Path) -> Iterator[Typist]:
+    typing = Typist(folder)
+    try:
+        yield typing
+    finally:
+        typing.end()
+
+
+def copy_of_the_app(folder: Path) -> Path:
+    """As somebody would copy it; without what Python leaves behind."""
+    for file in (*APP.glob("*.*"), *PACKAGE.glob("*.py")):
+        copy = folder / "flower_app" / file.relative_to(APP)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
+    return folder / "flower_app" / "pyproject.toml"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform == "win32", reason="shells differ")
+def test_its_readme_literally(tmp_path: Path) -> None:
+    """SuperLink, SuperNodes and `flwr run`, as they are typed."""
+    project = copy_of_the_app(tmp_path)
+    link, nodes, pisces, fedavg, ask = (text for kind, text in BLOCKS if not kind)
+    [config] = (text for kind, text in BLOCKS if kind == "toml")
+    with typist(tmp_path) as hands:
+        (tmp_path / ".flwr").mkdir()
+        (tmp_path / ".flwr" / "config.toml").write_text(hands.said(config))
+        hands.types(link)
+        becomes(hands.is_up, PATIENCE_S, hands.told)
+        hands.types(nodes)
+        assert hands.types(pisces).wait(900) == 0, hands.told()
+        project.write_text(project.read_text().replace("server_pisces:app", "server_fedavg:app"))
+        assert hands.types(fedavg).wait(1800) == 0, hands.told()
+        asked = hands.types(ask)
+        assert asked.wait(PATIENCE_S) == 0, hands.told()
+        assert gain(tmp_path / "fedavg.json", tmp_path / "pisces.json", "4 SuperNodes") > 1
