@@ -46,9 +46,10 @@ from pisces.types import Layout, Plan
 if TYPE_CHECKING:
     from pisces.execute.flower.api import Grid, MetricRecord
     from pisces.execute.flower.arrays import Arrays
-    from pisces.execute.flower.courier import Letters
     from pisces.execute.flower.executor import FlowerExecutor
+    from pisces.execute.flower.letters import Letters
     from pisces.execute.flower.replies import Metrics
+    from pisces.execute.flower.sizes import Sizes
     from pisces.execute.network.server.executor import NetworkExecutor
     from pisces.execute.network.server.terms import Terms
 
@@ -135,6 +136,7 @@ def flower(
     at_least: int,
     letters: Letters,
     metrics: Metrics,
+    sizes: Sizes,
     heard: Callable[[int, MetricRecord], None],
 ) -> FlowerExecutor:
     """An executor over the nodes of a Flower grid, for a run in that folder."""
@@ -149,6 +151,7 @@ def flower(
         at_least=at_least,
         letters=letters,
         metrics=metrics,
+        sizes=sizes,
         heard=heard,
     )
 

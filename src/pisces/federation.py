@@ -18,6 +18,8 @@ from pisces.sense import check_deadline, check_num_clients, check_sense
 from pisces.stop import Stop
 from pisces.types import Plan, Weights
 
+# The tables have a row for every number up to the highest, and clients may wish for a number.
+MOST_CLIENTS = 100_000
 SHORTEST_TICK_S = 1e-3  # less is a mistake that would take for ever
 
 

@@ -88,16 +88,17 @@ class Strategy:
     evaluate_metrics_aggr_fn: Combine | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.stop, Stop):
+            raise ConfigError(f"stop: must be a pisces.Stop, not {self.stop!r}")
         if self.stop.versions is not None:
             raise ConfigError("stop.versions: is what num_rounds says; leave it out")
-        if self.min_available_nodes < 1:
-            raise ConfigError(
-                f"min_available_nodes: must be at least 1, not {self.min_available_nodes}"
-            )
-        if not 0 <= self.fraction_evaluate <= 1:
-            raise ConfigError(
-                f"fraction_evaluate: must be from 0 to 1, not {self.fraction_evaluate}"
-            )
+        for name in ("concurrency", "min_available_nodes"):
+            num = getattr(self, name)
+            if type(num) is not int or num < 1:
+                raise ConfigError(f"{name}: must be a whole number of at least 1, not {num!r}")
+        share = self.fraction_evaluate
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ConfigError(f"fraction_evaluate: must be a share from 0 to 1, not {share!r}")
 
     def start(
         self,
@@ -157,34 +158,52 @@ class FedAvg(Strategy):
 
 @dataclass
 class Losses:
-    """The losses of single samples, for a ClientApp to tell of: their mean and root mean square.
+    """The losses of single samples, for a ClientApp to tell of.
 
         losses = Losses()
-        for inputs, targets in loader:  # of the first local epoch
-            each = cross_entropy(net(inputs), targets, reduction="none")
-            losses.add(each.detach())
-            each.mean().backward()
+        for epoch in range(epochs):
+            for inputs, targets in loader:
+                each = cross_entropy(net(inputs), targets, reduction="none")
+                losses.add(each, epoch)
+                each.mean().backward()
         MetricRecord({"num-examples": len(data), **losses.metrics()})
 
-    The second is what Pisces' utility asks for (Eq. 2 of its paper).
+    Told are, of the first epoch, the mean and the root mean square, which is what Pisces' utility
+    asks for (Eq. 2 of its paper); and of the last one, if it is another, the mean: what training
+    could not bring down, by which Pisces knows clients whose labels are wrong.
     """
 
     num: int = 0
     _sum: float = 0.0
     _squares: float = 0.0
+    _first: int = 0
+    _last: int = 0
+    _num_left: int = 0
+    _sum_left: float = 0.0
 
-    def add(self, each: ArrayLike) -> None:
-        """Those of some samples: numpy's, torch's, a list."""
+    def add(self, each: ArrayLike, epoch: int = 0) -> None:
+        """Those of some samples, before the step they are for: numpy's, torch's, a list."""
         if hasattr(each, "detach"):  # torch's, wherever they are
             each = each.detach().cpu()
         values = np.asarray(each, np.float64).reshape(-1)
-        self.num += values.size
-        self._sum += float(values.sum())
-        self._squares += float(np.square(values).sum())
+        if not self.num:
+            self._first = self._last = epoch
+        if epoch == self._first:
+            self.num += values.size
+            self._sum += float(values.sum())
+            self._squares += float(np.square(values).sum())
+            return
+        if epoch != self._last:
+            self._last, self._num_left, self._sum_left = epoch, 0, 0.0
+        self._num_left += values.size
+        self._sum_left += float(values.sum())
 
     def metrics(self) -> dict[str, float]:
         """As metrics of a reply, by the names that are looked for."""
         if not self.num:
             return {}
         rms = math.sqrt(self._squares / self.num)
-        return {"train_loss": self._sum / self.num, "loss-rms": rms}
+        told = {"train_loss": self._sum / self.num, "loss-rms": rms}
+        if self._num_left:
+            told["loss-left"] = self._sum_left / self._num_left
+        return told

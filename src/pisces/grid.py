@@ -4,39 +4,46 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import safetensors.torch
 
 from pisces import build
 from pisces.clients.checks import Limits
-from pisces.errors import ConfigError, Terminated
+from pisces.errors import ConfigError, FinishedError, Terminated
 from pisces.evaluate import Schedule
 from pisces.execute.base import Executor
+from pisces.execute.flower.api import ArrayRecord, ConfigRecord, Grid, MetricRecord, Result
 from pisces.execute.flower.arrays import Arrays
-from pisces.execute.flower.courier import Letters
 from pisces.execute.flower.evaluation import evaluated
+from pisces.execute.flower.letters import Letters
 from pisces.execute.flower.replies import Metrics
 from pisces.execute.flower.results import Collected, Hook, combined, result_of
-from pisces.federation import Federation, Yardstick
+from pisces.execute.flower.sizes import Sizes
+from pisces.federation import MOST_CLIENTS, Federation, Yardstick
 from pisces.flower import Strategy
 from pisces.record.checkpoint import Checkpoints
+from pisces.record.lines import Line, Tee
+from pisces.record.writer import EVENTS
 from pisces.running import Ran, run
 from pisces.seeds import generator
-from pisces.server import MOST_CLIENTS, TAKEN
+from pisces.stop import Stop
 from pisces.types import Weights
 
 if TYPE_CHECKING:
-    from pisces.execute.flower.api import ArrayRecord, ConfigRecord, Grid, MetricRecord, Result
     from pisces.flower import Evaluate
 
 log = logging.getLogger("pisces")
 
 BY_WHOM = "nodes of a Flower federation"
+INITIAL = "initial.safetensors"  # what a run began with
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,33 +57,60 @@ class Terms:
     evaluate_fn: Evaluate | None
 
     def __post_init__(self) -> None:
-        if self.num_rounds < 1:
-            raise ConfigError(f"num_rounds: must be at least 1, not {self.num_rounds}")
-        if not self.timeout > 0:
-            raise ConfigError(f"timeout: must be greater than 0, not {self.timeout}")
+        if type(self.num_rounds) is not int or self.num_rounds < 1:
+            raise ConfigError(
+                f"num_rounds: must be a whole number of at least 1, not {self.num_rounds!r}"
+            )
+        if not isinstance(self.timeout, int | float) or not 0 < self.timeout < math.inf:
+            raise ConfigError(
+                f"timeout: must be a number of seconds greater than 0, not {self.timeout!r}: it is "
+                "how long one node may take for one task"
+            )
+        if self.evaluate_fn is not None and not callable(self.evaluate_fn):
+            raise ConfigError(f"evaluate_fn: must be a function, not {self.evaluate_fn!r}")
 
 
 def start(strategy: Strategy, grid: Grid, initial: ArrayRecord, terms: Terms) -> Result:
     """Run it to its end; see `Strategy.start`."""
     with _spoken(), _told_to_flower():
         arrays, weights = Arrays.of(initial, strategy.buffers)
-        hook = None if terms.evaluate_fn is None else Hook(terms.evaluate_fn, arrays, initial)
-        bed = _Bed(strategy, grid, arrays, terms)
+        weights = _begun_with(strategy.out, weights)
+        fn = terms.evaluate_fn
+        hook = None if fn is None else Hook(fn, arrays, arrays.record(weights))
+        bed = _Bed(strategy, grid, arrays, terms, hook)
         ran = bed.run(_federation(strategy, weights, terms, hook))
         last = arrays.record(ran.weights)
         at_last = bed.evaluated(last, ran.summary["versions"])
         return result_of(last, bed.collected, hook, at_last)
 
 
+def _begun_with(out: str | Path | None, weights: Weights) -> Weights:
+    """An app may draw other weights whenever it is started: a run that goes on has its own."""
+    path = None if out is None else Path(out) / INITIAL
+    if path is None or not path.exists():
+        return weights
+    kept = safetensors.torch.load_file(path)["flat"]
+    is_like = (kept.shape, kept.dtype) == (weights.flat.shape, weights.flat.dtype)
+    return Weights(kept, weights.layout) if is_like else weights  # what it is will be found out
+
+
+def _save(weights: Weights, path: Path) -> None:
+    """Whole or not at all."""
+    partly = path.with_suffix(".partly")
+    safetensors.torch.save_file({"flat": weights.flat}, partly)
+    partly.replace(path)
+
+
 def _federation(
     strategy: Strategy, weights: Weights, terms: Terms, hook: Hook | None
 ) -> Federation:
     its = strategy
+    _check_stop(its.stop, hook)
     return Federation(
         policies=copy.deepcopy(build.named_policies(its.protocol, its.concurrency, its.settings)),
         weights=weights,
         stop=replace(its.stop, versions=terms.num_rounds),
-        yardstick=None if hook is None else Yardstick(_checked(hook.names), lambda: hook),
+        yardstick=None if hook is None else Yardstick(hook.names, lambda: hook),
         seed=its.seed,
         plans=lambda _version: its.plan,
         schedule=its.schedule or Schedule(every_versions=1),
@@ -85,45 +119,74 @@ def _federation(
     )
 
 
-def _checked(names: tuple[str, ...]) -> tuple[str, ...]:
-    for taken in TAKEN:
-        if taken in names:
-            raise ConfigError(f"evaluate_fn: a metric may not be called {taken!r}: rename it")
-    return names
+def _check_stop(stop: Stop, hook: Hook | None) -> None:
+    """In the words of this room: whom to ask is said elsewhere by other names."""
+    if stop.target is None and stop.patience is None:
+        return
+    if hook is None:
+        raise ConfigError(
+            f"stop: target and patience are about {stop.metric!r} as evaluate_fn tells it, and "
+            "there is none: give it to start, or leave them out"
+        )
+    if stop.metric not in hook.names:
+        raise ConfigError(
+            f"stop.metric: must be one of what evaluate_fn tells of version 0 "
+            f"({', '.join(hook.names) or 'nothing'}), not {stop.metric!r}"
+        )
+
+
+def _config(name: str, given: ConfigRecord | None) -> dict[str, Any]:
+    """The app's own settings, which every message must be able to hold."""
+    try:
+        return dict(ConfigRecord(dict(given or {})))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name}: must be a ConfigRecord, not {given!r}: {error}") from error
 
 
 class _Bed:
     """Where a run grows: a grid, and what is said over it."""
 
-    def __init__(self, strategy: Strategy, grid: Grid, arrays: Arrays, terms: Terms) -> None:
+    def __init__(
+        self, strategy: Strategy, grid: Grid, arrays: Arrays, terms: Terms, hook: Hook | None
+    ) -> None:
         self._its, self._grid, self._arrays, self._terms = strategy, grid, arrays, terms
-        self._letters = Letters(
-            strategy.arrayrecord_key, strategy.configrecord_key, dict(terms.train_config or {})
-        )
+        keys = strategy.arrayrecord_key, strategy.configrecord_key
+        self._letters = Letters(*keys, _config("train_config", terms.train_config))
+        self._last_letters = Letters(*keys, _config("evaluate_config", terms.evaluate_config))
+        self._hook = hook
+        self._sizes = Sizes()
         self.collected = Collected(strategy.weighted_by_key, strategy.train_metrics_aggr_fn)
 
     def run(self, federation: Federation) -> Ran:
         """To its end; in a folder that is there already it goes on."""
         its = self._its
-        log.info("begins when %d nodes are there", its.min_available_nodes)
-        return run(
-            federation,
-            partial(self._opens, federation.limits),
-            protocol=its.protocol if isinstance(its.protocol, str) else "my policies",
-            by_whom=BY_WHOM,
-            made={
-                "concurrency": its.concurrency,
-                "settings": repr(dict(its.settings)),
-                "train_config": repr(self._letters.settings),
-                "executor": "FlowerExecutor",
-            },
-            out=its.out,
-            listener=self.collected,
-            checkpoints=None if its.out is None else its.checkpoints or Checkpoints(),
-            resume=its.out is not None,
-        )
+        try:
+            return run(
+                federation,
+                partial(self._opens, federation.limits),
+                protocol=its.protocol if isinstance(its.protocol, str) else "my policies",
+                by_whom=BY_WHOM,
+                made={
+                    "concurrency": its.concurrency,
+                    "settings": repr(dict(its.settings)),
+                    "train_config": repr(self._letters.settings),
+                    "executor": "FlowerExecutor",
+                },
+                out=its.out,
+                listener=Tee(self.collected, *([] if self._hook is None else [self._hook])),
+                checkpoints=None if its.out is None else its.checkpoints or Checkpoints(),
+                resume=its.out is not None,
+                recall=self._recall,
+                ready=partial(self._begin, federation.weights),
+            )
+        except FinishedError as error:
+            raise FinishedError(
+                f"{its.out} holds a run that is finished: give more num_rounds to go on with it, "
+                "or another out to begin one"
+            ) from error
 
     def _opens(self, limits: Limits, folder: Path | None) -> Executor:
+        self._sizes = Sizes(limits.max_examples)
         return build.flower(
             self._grid,
             self._arrays,
@@ -132,8 +195,28 @@ class _Bed:
             at_least=self._its.min_available_nodes,
             letters=self._letters,
             metrics=Metrics(self._its.weighted_by_key, self._its.loss),
+            sizes=self._sizes,
             heard=self.collected.hear,
         )
+
+    def _recall(self, line: Line) -> None:
+        """What a ServerApp before this one wrote down, when it goes on."""
+        match line:
+            case {"kind": "arrived", "client": int(client), "num_examples": int(num)}:
+                self._sizes.hear(client, num)
+            case {"kind": "evaluated", "version": int(version), **metrics} if self._hook:
+                self._hook.recall(version, {n: v for n, v in metrics.items() if n != "at"})
+
+    def _begin(self, weights: Weights) -> None:
+        """Nothing is in the way any more."""
+        its = self._its
+        path = None if its.out is None else Path(its.out)
+        if path is not None and (path / EVENTS).stat().st_size:
+            log.info("goes on with the run in %s", path)
+            return
+        if path is not None and not (path / INITIAL).exists():
+            _save(weights, path / INITIAL)
+        log.info("begins when %d nodes are there", its.min_available_nodes)
 
     def evaluated(self, last: ArrayRecord, version: int) -> dict[int, MetricRecord]:
         """What nodes say of the last version, if they are to be asked."""
@@ -145,7 +228,7 @@ class _Bed:
             last,
             version,
             share=its.fraction_evaluate,
-            letters=replace(self._letters, settings=dict(self._terms.evaluate_config or {})),
+            letters=self._last_letters,
             weighted_by=its.weighted_by_key,
             timeout_s=self._terms.timeout,
             rng=generator(its.seed, "evaluate"),

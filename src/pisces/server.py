@@ -27,20 +27,18 @@ from pisces.clients.checks import Limits
 from pisces.errors import ConfigError
 from pisces.evaluate import Schedule
 from pisces.execute.network.server.terms import Terms
-from pisces.federation import Federation, Yardstick
+from pisces.federation import MOST_CLIENTS, Federation, Yardstick
 from pisces.hosting import BY_WHOM, MADE, Host, Place
 from pisces.models.flat import named_tensors
 from pisces.policy import Policies
 from pisces.record.checkpoint import Checkpoints
+from pisces.record.lines import TAKEN
 from pisces.running import run
 from pisces.stop import Stop
 from pisces.types import Layout, Plan, Role, Slice, Weights
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Evaluate: TypeAlias = Callable[[Arrays], Mapping[str, float]]
-# The tables have a row for every number up to the highest, and clients may wish for a number.
-MOST_CLIENTS = 100_000
-TAKEN = ("kind", "at", "version")  # keys of the record, beside which metrics stand
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,6 +42,7 @@ class Inbox:
         self._said: deque[tuple[float, Said]] = deque()
         self._bell: SimpleQueue[None] = SimpleQueue()  # rings when something was put there
         self._present: set[int] = set()
+        self.is_broken = False  # nobody else will ever come
 
     def __len__(self) -> int:
         return len(self._said)
@@ -58,6 +59,8 @@ class Inbox:
                 self._present.add(said.client)
             case Left():
                 self._present.discard(said.client)
+            case Broken():
+                self.is_broken = True
         self._said.append((self._clock(), said))
         self._bell.put(None)
 
@@ -67,9 +70,14 @@ class Inbox:
             self._bell.get(timeout=timeout_s)
 
     def take(self, began: float, until: float) -> list[tuple[float, Said]]:
-        """What came up to an instant, counted from another, with its own."""
-        taken = []
+        """What came up to an instant, counted from another, with its own.
+
+        That nothing more will come is taken by itself: what came before it is to be kept.
+        """
+        taken: list[tuple[float, Said]] = []
         while self._said and self._said[0][0] - began <= until:
+            if taken and isinstance(self._said[0][1], Broken):
+                break
             at, said = self._said.popleft()
             taken.append((at - began, said))
             with suppress(Empty):

@@ -194,9 +194,12 @@ class RealTime(Executor):
 
     def _begin(self) -> list[Event]:
         """The clock starts when there are clients enough."""
-        self._listen(lambda: self._inbox.num_present >= self._at_least, float("inf"))
+        self._listen(self._are_enough, float("inf"))
         self._began = clock()
         return self._taken(0.0)
+
+    def _are_enough(self) -> bool:
+        return self._inbox.num_present >= self._at_least or self._inbox.is_broken
 
     def _elapsed(self) -> float:
         return 0.0 if self._began is None else clock() - self._began

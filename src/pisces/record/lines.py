@@ -30,6 +30,7 @@ from pisces.types import (
 )
 
 Line = dict[str, Any]
+TAKEN = ("kind", "at", "version")  # keys of a line, beside which metrics stand
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
@@ -106,7 +107,7 @@ def _if_known(**fields: Any) -> dict[str, Any]:
 
 def _named_apart(metrics: Mapping[str, float]) -> Mapping[str, float]:
     """Metrics stand beside the line's own keys, so they may not share a name with one."""
-    for name in ("kind", "at", "version"):
+    for name in TAKEN:
         if name in metrics:
             raise ConfigError(
                 f"a metric may not be called {name!r}, a key of the record: rename it"

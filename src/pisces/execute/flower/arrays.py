@@ -2,20 +2,19 @@
 
 Numbers that are averaged are float16, float32 or float64. Others (BatchNorm's counters) stay as
 they were at first, and go along with every task. What comes back is read without numpy's own
-loader: nothing in it is believed before its shape and type are known to be right.
+loader: it must say that it is what is expected, in numpy's own words, before it is looked at.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from pisces.errors import ConfigError
@@ -25,7 +24,12 @@ from pisces.types import Layout, Slice, Weights
 AVERAGED = ("float16", "float32", "float64")
 KEPT = "biu"  # kinds of numpy: truth values, integers
 STATISTICS = ("running_mean", "running_var")  # how BatchNorm's are called
-HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+MAGIC = b"\x93NUMPY\x01\x00"  # of numpy's format 1.0; two bytes tell how long the header is
+START = len(MAGIC) + 2
+HEADER = re.compile(
+    rb"\{'descr': '(?P<dtype>[<>=|]?[a-zA-Z]\d+)', 'fortran_order': (?P<order>False|True), "
+    rb"'shape': \((?P<shape>[\d, ]*)\), \} *\n"
+)
 
 
 class RecordError(Exception):
@@ -43,6 +47,11 @@ class Arrays:
     @classmethod
     def of(cls, initial: ArrayRecord, buffers: Collection[str] | None) -> tuple[Arrays, Weights]:
         """Those to begin from. Without `buffers`, they are what BatchNorm's are called."""
+        if not isinstance(initial, ArrayRecord):
+            raise ConfigError(
+                "initial_arrays: must be an ArrayRecord, such as ArrayRecord(model.state_dict()), "
+                f"not {type(initial).__name__}"
+            )
         if not initial:
             raise ConfigError("initial_arrays: must hold at least one array, not none")
         values = {name: array.numpy() for name, array in initial.items()}
@@ -59,7 +68,8 @@ class Arrays:
         """The weights as the app knows them, and what is kept beside."""
         flat = weights.flat.numpy(force=True)
         made = {s.name: _array(flat[s.start : s.stop], s) for s in self.layout.slices}
-        return ArrayRecord({name: made.get(name) or self.kept[name] for name in self.names})
+        made |= self.kept
+        return ArrayRecord({name: made[name] for name in self.names})
 
     def flat(self, record: ArrayRecord) -> NDArray[Any]:
         """A reply's arrays as one vector; refused unless they are those that were sent."""
@@ -88,10 +98,10 @@ def _check(averaged: Mapping[str, NDArray[Any]], kept: Mapping[str, NDArray[Any]
                 f"initial_arrays: {name} is of {value.dtype}: can be {', '.join(AVERAGED)} to be "
                 "averaged, or integers to be kept; convert it"
             )
-    if not averaged:
+    if not any(value.size for value in averaged.values()):
         raise ConfigError(
-            f"initial_arrays: none of {', '.join(kept)} is of {', '.join(AVERAGED)}: there is "
-            "nothing to average"
+            f"initial_arrays: none of {', '.join([*averaged, *kept])} holds numbers of "
+            f"{', '.join(AVERAGED)}: there is nothing to average; convert them"
         )
     for name, value in averaged.items():
         if not np.isfinite(value).all():
@@ -124,14 +134,26 @@ def _layout(averaged: Mapping[str, NDArray[Any]], buffers: set[str]) -> Layout:
 def _read(array: Array, like: Slice) -> NDArray[Any]:
     if array.stype != "numpy.ndarray":
         raise RecordError(f"{like.name}: written as {shortened(array.stype)}, not numpy.ndarray")
-    stream = BytesIO(array.data)
-    try:
-        shape, is_fortran, dtype = HEADERS[npy.read_magic(stream)](stream)
-    except (KeyError, ValueError) as error:
-        raise RecordError(f"{like.name}: no array as numpy writes it") from error
-    if (shape, dtype.name, dtype.isnative) != (like.shape, like.dtype, True):
-        raise RecordError(f"{like.name}: {shape} of {dtype}, not {like.shape} of {like.dtype}")
-    if len(array.data) - stream.tell() != (like.stop - like.start) * dtype.itemsize:
-        raise RecordError(f"{like.name}: {len(array.data)} bytes, which are not of {shape}")
-    flat = np.frombuffer(array.data, dtype, offset=stream.tell())
+    dtype = np.dtype(like.dtype)
+    shape, is_fortran, start = _header(array.data, like, dtype.str)
+    if shape != like.shape:
+        raise RecordError(f"{like.name}: of shape {shortened(shape)}, not {like.shape}")
+    num_bytes = len(array.data) - start
+    if num_bytes != (like.stop - like.start) * dtype.itemsize:
+        raise RecordError(f"{like.name}: {num_bytes} bytes, which are not of {shape}")
+    flat = np.frombuffer(array.data, dtype, offset=start)
     return flat.reshape(shape, order="F").reshape(-1) if is_fortran else flat
+
+
+def _header(data: bytes, like: Slice, dtype: str) -> tuple[tuple[int, ...], bool, int]:
+    """Shape, whether it lies as Fortran's do, and where the numbers begin."""
+    start = START + int.from_bytes(data[len(MAGIC) : START], "little")
+    told = HEADER.fullmatch(data[START:start]) if data.startswith(MAGIC) else None
+    if told is None:
+        raise RecordError(f"{like.name}: no array as numpy writes it")
+    if told["dtype"] != dtype.encode():
+        raise RecordError(f"{like.name}: of {told['dtype'].decode()[:20]}, not {dtype}")
+    numbers = [number.strip() for number in told["shape"].split(b",") if number.strip()]
+    if not all(number.isdigit() and len(number) < 20 for number in numbers):
+        raise RecordError(f"{like.name}: of no shape")
+    return tuple(map(int, numbers)), told["order"] == b"True", start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, field
 from reprlib import repr as shortened
 
@@ -14,7 +13,7 @@ from pisces.types import Report
 log = logging.getLogger("pisces")
 
 USUAL_LOSSES = ("train_loss", "train-loss", "loss")  # as Flower's own templates call it
-LOSS_RMS = "loss-rms"
+LOSS_RMS, LOSS_LEFT = "loss-rms", "loss-left"  # as pisces.flower.Losses calls them
 
 
 @dataclass(slots=True)
@@ -36,7 +35,8 @@ class Metrics:
         loss, rms = self._loss(record), _number(record, LOSS_RMS)
         if rms is None and loss is not None:
             rms = abs(loss)
-        return Report(self._num_examples(record), loss, rms), record
+        left = _number(record, LOSS_LEFT)
+        return Report(self._num_examples(record), loss, rms, loss_left=left), record
 
     def _record(self, content: RecordDict) -> MetricRecord:
         for record in content.metric_records.values():
@@ -46,9 +46,10 @@ class Metrics:
 
     def _num_examples(self, record: MetricRecord) -> int:
         told = record[self.num_examples]
-        if isinstance(told, list) or not math.isfinite(told) or int(told) != told:
+        is_whole = isinstance(told, int) or (isinstance(told, float) and told.is_integer())
+        if not is_whole:
             raise RecordError(f"{self.num_examples} is {shortened(told)}, not a whole number")
-        return int(told)
+        return int(told)  # type: ignore[arg-type]
 
     def _loss(self, record: MetricRecord) -> float | None:
         names = USUAL_LOSSES if self.loss is None else (self.loss,)
@@ -56,8 +57,8 @@ class Metrics:
         if name is None:
             self._say_once(
                 "none",
-                f"ClientApps tell no loss ({' or '.join(names)}) but {', '.join(record)}: all "
-                "count as having the usual one, so they are picked by examples and staleness "
+                f"ClientApps tell no loss ({' or '.join(names)}) but {shortened(list(record))}: "
+                "all count as having the usual one, so they are picked by examples and staleness "
                 "alone. Name theirs: loss=...",
             )
             return None
@@ -77,4 +78,4 @@ class Metrics:
 
 def _number(record: MetricRecord, name: str) -> float | None:
     told = record.get(name)
-    return float(told) if isinstance(told, int | float) else None
+    return told if isinstance(told, int | float) else None

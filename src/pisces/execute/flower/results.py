@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from reprlib import repr as shortened
 from typing import TypeAlias
 
+from pisces.errors import ConfigError
 from pisces.execute.flower.api import ArrayRecord, MetricRecord, RecordDict, Result
 from pisces.execute.flower.arrays import Arrays
-from pisces.types import Aggregated, Dropped, Entry, Failed, Weights
+from pisces.record.lines import TAKEN
+from pisces.types import Aggregated, Dropped, Entry, Evaluated, Failed, Ignored, Weights
 
 Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
 Evaluate: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -22,7 +25,7 @@ class Collected:
         self.by_version: dict[int, MetricRecord] = {}
 
     def hear(self, task: int, record: MetricRecord) -> None:
-        """The metrics of a result; before the loop hears of it, in another thread."""
+        """The metrics of a result, just before the loop hears of it."""
         self._told[task] = record
 
     def record(self, entry: Entry) -> None:
@@ -34,8 +37,8 @@ class Collected:
                     self.by_version[entry.version] = combined(
                         told, self._weighted_by, self._combine
                     )
-            case Dropped(task_id=int(task)) | Failed(task_id=int(task)):
-                self._told.pop(task, None)
+            case Dropped() | Failed() | Ignored() if entry.task_id is not None:
+                self._told.pop(entry.task_id, None)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -83,10 +86,32 @@ class Hook:
         """The numbers of a version; of the first they are known."""
         return self._numbers(version, self._arrays.record(weights)) if version else self._first
 
+    def record(self, entry: Entry) -> None:
+        """Of versions that were evaluated before, only numbers are known."""
+        if isinstance(entry, Evaluated) and entry.version not in self.by_version:
+            self.recall(entry.version, entry.metrics)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def recall(self, version: int, metrics: Mapping[str, float | None]) -> None:
+        """What a ServerApp before this one heard of a version."""
+        known = {name: value for name, value in metrics.items() if value is not None}
+        if known:
+            self.by_version[version] = MetricRecord(dict(known))
+
     def _numbers(self, version: int, record: ArrayRecord) -> dict[str, float]:
         measured = self._evaluate(version, record)
         if measured is None:
             return {}
+        if not isinstance(measured, MetricRecord):
+            raise ConfigError(
+                'evaluate_fn: must return a MetricRecord, such as MetricRecord({"accuracy": 0.9}), '
+                f"or None, not {shortened(measured)}"
+            )
+        for taken in TAKEN:
+            if taken in measured:
+                raise ConfigError(f"evaluate_fn: a metric may not be called {taken!r}: rename it")
         self.by_version[version] = measured
         return {n: float(v) for n, v in measured.items() if not isinstance(v, list)}
 

@@ -12,32 +12,40 @@ NOBODY_KNOWS = 1
 
 
 class Sizes:
-    """What clients told, and what is guessed of the others."""
+    """What clients told, and what is guessed of the others; more than `most` nobody has."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 100_000_000) -> None:
+        self._most = most
         self._told: dict[int, int] = {}
         self._guessed: dict[int, int] = {}
+        self._usual: int | None = None  # of what was told so far, once somebody asked
 
     def of(self, client: int) -> int:
         """What a client that appears has, as far as is known."""
         if client in self._told:
             return self._told[client]
-        self._guessed[client] = guess = self._usual()
+        self._guessed[client] = guess = self._guess()
         return guess
 
     def hear(self, client: int, num_examples: int) -> dict[int, int]:
         """What a client tells; gives the sizes that are others now, by client.
 
-        With the first that tells, the guesses about all others get better, too.
+        With the first that tells, the guesses about all others get better, too. What cannot be is
+        as if it was not told: the result it came with will be refused, and nobody else suffers.
         """
+        if not 1 <= num_examples <= self._most:
+            return {}
         is_first = not self._told
         news = {} if self._told.get(client) == num_examples else {client: num_examples}
         self._told[client] = num_examples
+        self._usual = None
         self._guessed.pop(client, None)
         if is_first:
             self._guessed = dict.fromkeys(self._guessed, num_examples)
             news |= self._guessed
         return news
 
-    def _usual(self) -> int:
-        return median_low(self._told.values()) if self._told else NOBODY_KNOWS
+    def _guess(self) -> int:
+        if self._usual is None:
+            self._usual = median_low(self._told.values()) if self._told else NOBODY_KNOWS
+        return self._usual
