@@ -62,10 +62,16 @@ def accuracy(net: nn.Module) -> float:
 
 
 def evaluation(file: str) -> Callable[[int, ArrayRecord], MetricRecord]:
-    """For a strategy's `evaluate_fn`; notes (seconds since now, accuracy) in that file, if any."""
-    began, curve = time.monotonic(), []
+    """For a strategy's `evaluate_fn`.
+
+    Notes (seconds since the first model, accuracy) in that file, if any.
+    """
+    curve: list[tuple[float, float]] = []
+    began = 0.0
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        nonlocal began
+        began = began or time.monotonic()
         net = Net()
         net.load_state_dict(arrays.to_torch_state_dict())
         reached = accuracy(net)
