@@ -81,7 +81,7 @@ def test_the_servers_differ_in_two_lines() -> None:
         "- from flwr.serverapp.strategy import FedAvg",
         "+ from pisces.flower import Pisces",
         "-     strategy = FedAvg(fraction_evaluate=0.0)",
-        "+     strategy = Pisces(concurrency=8)",
+        "+     strategy = Pisces(concurrency=4)",
     ]
 
 

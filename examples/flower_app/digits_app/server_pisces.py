@@ -14,7 +14,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     settings = context.run_config
     torch.manual_seed(1)
-    strategy = Pisces(concurrency=8)
+    strategy = Pisces(concurrency=4)
     strategy.start(
         grid=grid,
         initial_arrays=ArrayRecord(Net().state_dict()),
