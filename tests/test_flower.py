@@ -545,6 +545,9 @@ def test_a_run_that_flower_stopped_is_no_result(bed: Bed, tmp_path: Path) -> Non
         ({"fraction_evaluate": 1.5}, "fraction_evaluate: must be a share from 0 to 1, not 1.5"),
         ({"fraction_evaluate": None}, "fraction_evaluate: must be a share from 0 to 1, not None"),
         ({"stop": 3}, "stop: must be a pisces.Stop, not 3"),
+        ({"fraction_train": 0.5}, "fraction_train: there are no rounds to choose a share for"),
+        ({"min_train_nodes": 2}, "min_train_nodes: a run goes on with whoever is there"),
+        ({"min_evaluate_nodes": 2}, "min_evaluate_nodes: at least one node evaluates"),
         ({"stop": Stop(versions=3)}, "stop.versions: is what num_rounds says; leave it out"),
     ],
 )

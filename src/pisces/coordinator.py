@@ -336,8 +336,9 @@ class Coordinator:
         return self._executor.now >= self._decide_at or bool(events and not self._tick_s)
 
     def _wake_at(self) -> float:
-        at = min(self._schedule.next_at(self._evaluated[0]), self._decide_at)
-        return min(at, self._executor.now + EVALUATION_POLL_S) if self._evaluator.busy else at
+        if self._evaluator.busy:
+            return min(self._decide_at, self._executor.now + EVALUATION_POLL_S)
+        return min(self._schedule.next_at(self._evaluated[0]), self._decide_at)
 
     @property
     def _next_tick_at(self) -> float:
@@ -357,7 +358,9 @@ class Coordinator:
     # --- evaluation -------------------------------------------------------------------------------
 
     def _evaluate_if_due(self) -> None:
-        if self._schedule.due(self._executor.now, self._manager.version, *self._evaluated):
+        """One at a time: where that takes longer than a version, the next is the newest then."""
+        due = self._schedule.due(self._executor.now, self._manager.version, *self._evaluated)
+        if due and not self._evaluator.busy:
             self._evaluate()
         self._take_evaluations()
 

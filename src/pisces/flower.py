@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +42,16 @@ if TYPE_CHECKING:
     Evaluate: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
 
 __all__ = ["FedAsync", "FedAvg", "FedBuff", "Losses", "Oort", "Pisces", "Strategy"]
+
+# Of FedAvg's own options
+ELSEWHERE = {
+    "fraction_train": "there are no rounds to choose a share for; say by `concurrency` how many "
+    "nodes train at once",
+    "min_train_nodes": "a run goes on with whoever is there; `min_available_nodes` says how many "
+    "it begins with",
+    "min_evaluate_nodes": "at least one node evaluates the last version if `fraction_evaluate` "
+    "is not 0",
+}
 
 
 @dataclass
@@ -86,6 +96,12 @@ class Strategy:
     configrecord_key: str = "config"
     train_metrics_aggr_fn: Combine | None = None
     evaluate_metrics_aggr_fn: Combine | None = None
+
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        """What FedAvg knows and nobody needs here is refused in words."""
+        for name in ELSEWHERE.keys() & options.keys():
+            raise ConfigError(f"{name}: {ELSEWHERE[name]}")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if not isinstance(self.stop, Stop):

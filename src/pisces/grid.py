@@ -32,7 +32,7 @@ from pisces.flower import Strategy
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.lines import Line, Tee
 from pisces.record.writer import EVENTS
-from pisces.running import Ran, run
+from pisces.running import Ran, made_here, run
 from pisces.seeds import generator
 from pisces.stop import Stop
 from pisces.types import Weights
@@ -160,11 +160,12 @@ class _Bed:
     def run(self, federation: Federation) -> Ran:
         """To its end; in a folder that is there already it goes on."""
         its = self._its
+        name = its.protocol if isinstance(its.protocol, str) else "my policies"
         try:
             return run(
                 federation,
                 partial(self._opens, federation.limits),
-                protocol=its.protocol if isinstance(its.protocol, str) else "my policies",
+                protocol=name,
                 by_whom=BY_WHOM,
                 made={
                     "concurrency": its.concurrency,
@@ -173,6 +174,7 @@ class _Bed:
                     "executor": "FlowerExecutor",
                 },
                 out=its.out,
+                about=made_here(name, its.seed, "Flower"),
                 listener=Tee(self.collected, *([] if self._hook is None else [self._hook])),
                 checkpoints=None if its.out is None else its.checkpoints or Checkpoints(),
                 resume=its.out is not None,

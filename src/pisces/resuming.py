@@ -80,6 +80,10 @@ class Job:
 def _check_whose(folder: Path, begun: Mapping[str, Any], *, served: bool) -> None:
     """Is it this that goes on with it? The error says what does."""
     over_network = (folder / CLIENTS).exists()
+    if begun.get("made_in") == "Flower":
+        raise RunError(
+            f"{folder}: this run was made by a Flower app: start it again with the same `out`"
+        )
     if "made_in" in begun:
         made_by = "pisces.server.serve" if over_network else "pisces.simulate"
         raise RunError(

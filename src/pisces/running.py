@@ -71,7 +71,7 @@ def run(
     folder's config; `made` says what the run is, beside what the federation says; `tensors` are
     what is saved of the last version. `ready` is called when nothing keeps it from beginning.
     """
-    about = about or _made_here(protocol, federation.seed)
+    about = about or made_here(protocol, federation.seed)
     what = identity(federation, protocol, made)
     tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
@@ -100,9 +100,9 @@ def run(
     return Ran(weights, {**summary, "wall_s": wall_s}, path, memory)
 
 
-def _made_here(protocol: str, seed: int) -> str:
+def made_here(protocol: str, seed: int, where: str = "Python") -> str:
     """What stands in place of a config."""
-    return tomlkit.dumps({"made_in": "Python", "protocol": protocol, "seed": seed})
+    return tomlkit.dumps({"made_in": where, "protocol": protocol, "seed": seed})
 
 
 def _stopwatch() -> Callable[[], float]:

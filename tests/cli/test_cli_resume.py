@@ -384,6 +384,8 @@ def test_what_is_no_run_is_refused(pisces: Pisces, small: str) -> None:
     Path("mine/events.jsonl").touch()
     Path("mine/config.toml").write_text('made_in = "Python"\nprotocol = "x"\nseed = 1\n')
     assert "this run was made in Python: go on with it there" in refused(pisces, "mine")
+    Path("mine/config.toml").write_text('made_in = "Flower"\nprotocol = "x"\nseed = 1\n')
+    assert "made by a Flower app: start it again with the same `out`" in refused(pisces, "mine")
 
 
 # --- a full disk ----------------------------------------------------------------------------------

@@ -66,7 +66,8 @@ class Metrics:
             self._say_once(
                 "mean",
                 f"ClientApps tell {name!r}, which is taken for the root mean square of the losses "
-                "as well; pisces.flower.Losses tells both",
+                "as well; pisces.flower.Losses tells both, and what "
+                "training leaves, without which nobody's labels are doubted",
             )
         return _number(record, name)
 

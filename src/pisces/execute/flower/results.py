@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from reprlib import repr as shortened
 from typing import TypeAlias
@@ -11,6 +12,8 @@ from pisces.execute.flower.api import ArrayRecord, MetricRecord, RecordDict, Res
 from pisces.execute.flower.arrays import Arrays
 from pisces.record.lines import TAKEN
 from pisces.types import Aggregated, Dropped, Entry, Evaluated, Failed, Ignored, Weights
+
+log = logging.getLogger("pisces")
 
 Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
 Evaluate: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -113,7 +116,10 @@ class Hook:
             if taken in measured:
                 raise ConfigError(f"evaluate_fn: a metric may not be called {taken!r}: rename it")
         self.by_version[version] = measured
-        return {n: float(v) for n, v in measured.items() if not isinstance(v, list)}
+        numbers = {n: float(v) for n, v in measured.items() if not isinstance(v, list)}
+        told = ", ".join(f"{name} {number:.4g}" for name, number in numbers.items())
+        log.info("version %d evaluated: %s", version, told)  # as Flower's own strategies do
+        return numbers
 
 
 def result_of(
