@@ -13,14 +13,13 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import ProxyHandler, HTTPSHandler, build_opener
+from urllib.error import HTTPError
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -131,7 +130,6 @@ class Federation:
 
     # --- processes --------------------------------------------------------------------------------
 
-    @property
     def env(self) -> dict[str, str]:
         """What every process is told; no proxy, however this one is set."""
         ours = {n: v for n, v in os.environ.items() if not n.lower().endswith("_proxy")}
@@ -145,11 +143,11 @@ class Federation:
             "FLWR_HOME": str(self.folder / "home"),
         }
 
-    def start(self, *told: object, **env: str) -> Process:
+    def start(self, *told: object) -> Process:
         """A command of this federation."""
         self._num_said += 1
         said = self.folder / f"{self._num_said}-{Path(str(told[0])).name}.said"
-        return Process(said, [*told], {**self.env, **env})
+        return Process(said, [*told], self.env())
 
     def pids(self, *words: str) -> list[int]:
         """Of all its processes, or those with these words in their command."""
@@ -170,31 +168,30 @@ class Federation:
 
     # --- the SuperLink ----------------------------------------------------------------------------
 
-    def superlink(self, *, auth: bool = True) -> Process:
-        """Start it; returns when it is there."""
+    def superlink(self, *options: object) -> Process:
+        """Start it, or start it again; returns when it is there."""
         told = ["--ssl-ca-certfile", self.ca, "--ssl-certfile", self.pem, "--ssl-keyfile", self.pem]
         process = self.start(
             *("flower-superlink", "--host", HOST, "--port", self.port, *told),
-            *(["--enable-supernode-auth"] if auth else []),
+            "--enable-supernode-auth",
             "--disable-runtime-dependency-installation",
+            *options,
         )
         becomes(lambda: self.is_up(self.port) or process.code is not None)
         assert process.code is None, process.said
+        self.link = process
         return process
 
     def is_up(self, port: int) -> bool:
         """Does the SuperLink answer there?"""
-        with suppress(URLError, OSError):
+        with suppress(OSError):
             return self.status("/health", port, method="GET") == 200
         return False
 
     def status(self, path: str, port: int, *, method: str = "POST") -> int:
         """What an HTTP request without a word in it is answered with."""
-        from urllib.error import HTTPError
-        from urllib.request import Request
-
         trusting = HTTPSHandler(context=ssl.create_default_context(cafile=str(self.ca)))
-        request = Request(f"https://{HOST}:{port}{path}", method=method, data=b"" if method == "POST" else None)
+        request = Request(f"https://{HOST}:{port}{path}", method=method)
         try:
             with build_opener(ProxyHandler({}), trusting).open(request, timeout=10) as answer:
                 return int(answer.status)
@@ -222,8 +219,9 @@ class Federation:
     def add(self, *numbers: int, port: int | None = None) -> list[Node]:
         """Nodes with these numbers, registered and started; returns when they are known."""
         keys = {number: write_key(self.folder / f"node-{number}") for number in numbers}
-        told = {n: self.start("flwr", "supernode", "register", f"{keys[n]}.pub", LINK) for n in numbers}
-        for number, process in told.items():
+        register = ("flwr", "supernode", "register")
+        told = [self.start(*register, f"{keys[number]}.pub", LINK) for number in numbers]
+        for number, process in zip(numbers, told, strict=True):
             assert process.ended() == 0, process.said
             self.nodes[number] = Node(number, _id_in(process.said), keys[number], process)
         for number in numbers:
@@ -300,14 +298,22 @@ class Run:
         named = {line["name"]: line["client"] for line in map(json.loads, lines) if "name" in line}
         return int(named.get(self.federation.nodes[number].name, -1))
 
-    def becomes(self, kind: str, count: int = 1, *, number: int | None = None, within_s: float = PATIENCE_S) -> None:
-        """Wait for so many events of a kind."""
-        becomes(
-            lambda: len(self.of(kind, number=number)) >= count or self.process.code is not None,
-            within_s,
-            lambda: self.told,
-        )
-        assert len(self.of(kind, number=number)) >= count, self.told
+    def becomes(
+        self,
+        kind: str,
+        count: int = 1,
+        *,
+        number: int | None = None,
+        within_s: float = PATIENCE_S,
+    ) -> list[Line]:
+        """Wait until there are so many events of a kind."""
+
+        def is_so() -> bool:
+            return len(self.of(kind, number=number)) >= count
+
+        becomes(lambda: is_so() or self.process.code is not None, within_s, lambda: self.told)
+        assert is_so(), self.told
+        return self.of(kind, number=number)
 
     @property
     def told(self) -> str:
@@ -321,17 +327,22 @@ class Run:
         return self.lines
 
     def serverapp(self) -> int:
-        """The process of the ServerApp."""
+        """The process of the ServerApp, of which there is one."""
         (pid,) = self.federation.pids("flwr-serverapp")
         return pid
 
+    def is_over(self) -> None:
+        """Wait until Flower says so, and the ServerApp is gone."""
+        self.ended()
+        becomes(lambda: not self.federation.pids("flwr-serverapp"), 60.0, lambda: self.told)
+
 
 @contextmanager
-def flower(folder: Path) -> Iterator[Federation]:
-    """A federation that is gone at the end."""
+def flower(folder: Path, *options: object) -> Iterator[Federation]:
+    """A federation that is gone at the end; its SuperLink has these options."""
     federation = Federation(folder)
     try:
-        federation.superlink()
+        federation.superlink(*options)
         yield federation
     finally:
         federation.end()

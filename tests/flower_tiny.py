@@ -1,8 +1,16 @@
 """The smallest Flower app: a model of three numbers, and nodes that do what a file says.
 
-A node's file has one line: `train` (the default), `sleep S`, `raise`, `nan`, `shape`, `die`. Each
-task is noted in the node's diary. A node moves every number by (its number + 1) / 1000.
+A node's file has one line: `train` (the default), `sleep SECONDS`, `raise`, `nan`, `shape` or
+`jump`. Each task is noted in the node's diary. A node moves every number by `step_of` it.
 """
+
+START = 1.0  # of each of the three
+
+
+def step_of(number: int) -> float:
+    """What a node moves every number by; as the app itself has it."""
+    return (number + 1) / 1000
+
 
 PROJECT = """\
 [build-system]
@@ -25,6 +33,7 @@ clientapp = "tiny.client:app"
 
 [tool.flwr.app.config]
 protocol = "pisces"
+buffer-size = 0
 versions = 1000
 concurrency = 4
 nodes = 2
@@ -39,8 +48,6 @@ CLIENT = '''\
 """Knows nothing of Pisces, and needs numpy alone."""
 
 import json
-import os
-import signal
 import time
 from pathlib import Path
 
@@ -67,8 +74,8 @@ def train(message, context):
         time.sleep(float(rest[0]))
     if word == "raise":
         raise RuntimeError("this node's data is gone")
-    if word == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
+    if word == "jump":
+        made = [array + np.float32(2) for array in arrays]
     if word == "nan":
         made = [array * np.float32("nan") for array in made]
     if word == "shape":
@@ -93,7 +100,7 @@ app = ServerApp()
 
 
 def evaluate(_version, arrays):
-    return MetricRecord({"moved": float(arrays.to_numpy_ndarrays()[0].mean())})
+    return MetricRecord({"moved": float(arrays.to_numpy_ndarrays()[0].mean()) - 1})
 
 
 @app.main()
@@ -102,6 +109,7 @@ def main(grid, context):
     strategy = Strategy(
         told["concurrency"],
         protocol=told["protocol"],
+        settings={"buffer_size": size} if (size := told["buffer-size"]) else {},
         stop=Stop(target=told["target"], metric="moved") if told["target"] else Stop(),
         min_available_nodes=told["nodes"],
         checkpoints=Checkpoints(told["checkpoint"]),
@@ -109,7 +117,7 @@ def main(grid, context):
     )
     result = strategy.start(
         grid,
-        ArrayRecord([np.zeros(3, np.float32)]),
+        ArrayRecord([np.ones(3, np.float32)]),
         num_rounds=told["versions"],
         timeout=told["timeout"],
         evaluate_fn=evaluate,
@@ -117,4 +125,9 @@ def main(grid, context):
     print("moved", result.arrays.to_numpy_ndarrays()[0].tolist())
 '''
 
-APP = {"pyproject.toml": PROJECT, "tiny/__init__.py": "", "tiny/client.py": CLIENT, "tiny/server.py": SERVER}
+APP = {
+    "pyproject.toml": PROJECT,
+    "tiny/__init__.py": "",
+    "tiny/client.py": CLIENT,
+    "tiny/server.py": SERVER,
+}

@@ -1,0 +1,101 @@
+"""Runs over a SuperLink and SuperNodes, with TLS and node keys: to the end, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from flower_laws import assert_moved, assert_sound, kept
+from flower_processes import Run, flower
+from runs import of_kind
+
+import pisces
+
+FAST, GOES, SLOW, RAISES = range(4)
+SLEEP_S = 6.0
+BOTH = {"protocol": "fedbuff", "buffer_size": 2}  # a version of both nodes' updates
+
+
+def test_to_the_target(tmp_path: Path) -> None:
+    """With a straggler, a node whose app raises, and one that is told to end."""
+    with flower(tmp_path) as federation:
+        federation.add(FAST, GOES, SLOW, RAISES)
+        federation.does(SLOW, f"sleep {SLEEP_S}")
+        federation.does(RAISES, "raise")
+        run = federation.run(target=0.1, nodes=4)
+        run.becomes("arrived", number=GOES)
+        run.becomes("started", 2, number=GOES)
+        federation.nodes[GOES].process.signal(signal.SIGTERM)
+        assert_goes_at_once(run)
+        assert federation.nodes[GOES].process.ended() == 0
+        assert_raises(run)
+        run.becomes("arrived", number=SLOW)
+        federation.does(FAST, "jump")
+        lines = run.ended()
+        assert lines[-1] == {**lines[-1], "kind": "stopped", "reason": "target"}, run.told
+        assert run.process.code == 0
+        assert len(federation.pids()) >= 2 + 2 * 3  # each but the one that ended has a child
+    assert federation.pids() == []
+    assert not federation.is_up(federation.port)
+    assert_sound(run)
+    assert_nobody_waited(run)
+    assert pisces.load(run.folder).summary["reason"] == "target"
+
+
+def assert_goes_at_once(run: Run) -> None:
+    """Flower takes 50 s for one that is killed."""
+    num_versions = len(run.of("aggregated"))
+    (left,) = run.becomes("left", number=GOES, within_s=30.0)
+    assert left["reason"].endswith("(Flower's error 5)")
+    run.becomes("aggregated", num_versions + 2)
+
+
+def assert_raises(run: Run) -> None:
+    failed = run.becomes("failed", 3, number=RAISES)
+    assert all("(Flower's error 2)" in line["reason"] for line in failed)
+    assert run.of("arrived", number=RAISES) == []
+    told = f"WARNING pisces: client {run.client(RAISES)}: 3 tasks failed in a row, the last by: "
+    run.process.says(told)
+
+
+def assert_nobody_waited(run: Run) -> None:
+    """Versions were made while the straggler was at it."""
+    begun, done = run.of("started", "arrived", number=SLOW)[:2]
+    assert (begun["kind"], done["kind"]) == ("started", "arrived")
+    assert done["latency_s"] >= SLEEP_S
+    assert [x for x in run.of("aggregated") if begun["at"] < x["at"] < done["at"]]
+
+
+def test_stopped_and_started_again(tmp_path: Path) -> None:
+    """By `flwr stop`, then by a signal: the same folder goes on, with every update it had."""
+    with flower(tmp_path) as federation:
+        federation.add(0, 1)
+        run = federation.run(**BOTH, versions=3)
+        run.becomes("aggregated")
+        stopped = federation.flwr("stop", run.id, "here")
+        assert stopped.code == 0, stopped.said
+        run.is_over()
+        first = kept(run.lines)
+
+        run = federation.run(**BOTH, versions=3)
+        run.becomes("aggregated", len(of_kind(first, "aggregated")) + 1)
+        os.kill(run.serverapp(), signal.SIGTERM)
+        run.is_over()
+        assert "stopped: interrupted" in run.process.said
+        second = kept(run.lines)
+        assert second[: len(first)] == first
+
+        run = federation.run(**BOTH, versions=3)
+        lines = run.ended()
+        assert lines[: len(second)] == second
+        assert lines[-1]["reason"] == "versions", run.told
+    assert_sound(run)
+    assert_moved(run, [0, 1])
+    again = {line["task"] for line in of_kind(lines, "arrived")}
+    waiting = {line["task"] for line in of_kind(second, "started")}
+    assert waiting <= again | {line.get("task") for line in of_kind(lines, "failed", "left")}
