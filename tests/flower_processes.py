@@ -189,9 +189,10 @@ class Federation:
         return False
 
     def status(self, path: str, port: int, *, method: str = "POST") -> int:
-        """What an HTTP request without a word in it is answered with."""
+        """What a request as Flower makes them, with nothing in it, is answered with."""
         trusting = HTTPSHandler(context=ssl.create_default_context(cafile=str(self.ca)))
-        request = Request(f"https://{HOST}:{port}{path}", method=method)
+        kind = {"content-type": "application/protobuf", "accept": "application/protobuf"}
+        request = Request(f"https://{HOST}:{port}{path}", b"", kind, method=method)
         try:
             with build_opener(ProxyHandler({}), trusting).open(request, timeout=10) as answer:
                 return int(answer.status)
@@ -216,19 +217,21 @@ class Federation:
 
     # --- nodes ------------------------------------------------------------------------------------
 
-    def add(self, *numbers: int, port: int | None = None) -> list[Node]:
-        """Nodes with these numbers, registered and started; returns when they are known."""
+    def register(self, *numbers: int) -> None:
+        """Make keys for nodes with these numbers, and let the SuperLink know them."""
         keys = {number: write_key(self.folder / f"node-{number}") for number in numbers}
         register = ("flwr", "supernode", "register")
         told = [self.start(*register, f"{keys[number]}.pub", LINK) for number in numbers]
         for number, process in zip(numbers, told, strict=True):
             assert process.ended() == 0, process.said
             self.nodes[number] = Node(number, _id_in(process.said), keys[number], process)
-        for number in numbers:
-            self.come(number, port=port)
-        for number in numbers:
-            self.nodes[number].process.says("SuperNode ID")
-        return [self.nodes[number] for number in numbers]
+
+    def add(self, *numbers: int) -> None:
+        """Nodes with these numbers, registered and started; returns when they are there."""
+        self.register(*numbers)
+        started = [self.come(number) for number in numbers]
+        for process in started:
+            process.says("SuperNode ID")
 
     def come(self, number: int, *, port: int | None = None) -> Process:
         """Start a node's process, or start it again."""

@@ -1,4 +1,4 @@
-"""The smallest Flower app: a model of three numbers, and nodes that do what a file says.
+"""The smallest Flower app: a model of a few numbers, and nodes that do what a file says.
 
 A node's file has one line: `train` (the default), `sleep SECONDS`, `raise`, `nan`, `shape` or
 `jump`. Each task is noted in the node's diary. A node moves every number by `step_of` it.
@@ -37,6 +37,7 @@ buffer-size = 0
 versions = 1000
 concurrency = 4
 nodes = 2
+size = 3
 timeout = 60.0
 target = 0.0
 checkpoint = 0.5
@@ -117,7 +118,7 @@ def main(grid, context):
     )
     result = strategy.start(
         grid,
-        ArrayRecord([np.ones(3, np.float32)]),
+        ArrayRecord([np.ones(told["size"], np.float32)]),
         num_rounds=told["versions"],
         timeout=told["timeout"],
         evaluate_fn=evaluate,
