@@ -218,8 +218,11 @@ class Federation:
     # --- nodes ------------------------------------------------------------------------------------
 
     def register(self, *numbers: int) -> None:
-        """Make keys for nodes with these numbers, and let the SuperLink know them."""
-        keys = {number: write_key(self.folder / f"node-{number}") for number in numbers}
+        """Let the SuperLink know nodes with these numbers, by keys that are made at first."""
+        keys = {number: self.folder / f"node-{number}" for number in numbers}
+        for key in keys.values():
+            if not key.exists():
+                write_key(key)
         register = ("flwr", "supernode", "register")
         told = [self.start(*register, f"{keys[number]}.pub", LINK) for number in numbers]
         for number, process in zip(numbers, told, strict=True):

@@ -1,7 +1,7 @@
 """The smallest Flower app: a model of a few numbers, and nodes that do what a file says.
 
-A node's file has one line: `train` (the default), `sleep SECONDS`, `raise`, `nan`, `shape` or
-`jump`. Each task is noted in the node's diary. A node moves every number by `step_of` it.
+A node's file has one line: `train` (the default), `sleep SECONDS`, `raise`, `die`, `nan`,
+`shape` or `jump`. Each task is noted in the node's diary. A node moves every number by `step_of` it.
 """
 
 START = 1.0  # of each of the three
@@ -49,6 +49,8 @@ CLIENT = '''\
 """Knows nothing of Pisces, and needs numpy alone."""
 
 import json
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -75,6 +77,8 @@ def train(message, context):
         time.sleep(float(rest[0]))
     if word == "raise":
         raise RuntimeError("this node's data is gone")
+    if word == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
     if word == "jump":
         made = [array + np.float32(2) for array in arrays]
     if word == "nan":

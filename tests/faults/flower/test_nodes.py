@@ -60,7 +60,7 @@ def test_a_node_is_killed_and_comes_back(
         refused = come_back(federation, OTHER)
         back_s = time.monotonic() - killed_at
         assert refused, "Flower let the same key in while the old one was thought alive"
-        assert all("REFUSED" in word for word in refused), refused[0]
+        assert all("Failed to activate SuperNode" in word for word in refused), refused[0]
         (left,) = run.becomes("left", number=OTHER)
         assert left["reason"].endswith("(Flower's error 5)")
         assert NOTICED_S[0] < back_s < NOTICED_S[1]
@@ -98,13 +98,31 @@ def test_what_cannot_be_used(tmp_path: Path) -> None:
         federation.does(OTHER, "nan")
         federation.does(THIRD, "shape")
         run = federation.run(nodes=3)
-        run.becomes("failed", 3, number=OTHER)
         failed = run.becomes("failed", 3, number=THIRD)
         assert all("its reply cannot be used" in line["reason"] for line in failed)
         assert run.of("arrived", number=OTHER) == run.of("arrived", number=THIRD) == []
         run.process.says(f"client {run.client(THIRD)}: 3 tasks failed in a row")
         federation.does(THIRD, "train")
         run.becomes("arrived", number=THIRD)
+        run.becomes("distrusted", number=OTHER)  # it has used up its credits
+        reasons = {line["reason"] for line in run.of("failed", number=OTHER)}
+        assert reasons == {"update refused: weights that are not finite"}
+        finish(run)
+
+
+def test_the_process_of_a_task_is_killed(tmp_path: Path) -> None:
+    """Flower takes a minute to notice; the node is there all the time."""
+    with flower(tmp_path) as federation:
+        federation.add(GOOD, OTHER)
+        federation.does(OTHER, "die")
+        run = federation.run(timeout=300.0)
+        started = run.becomes("started", number=OTHER)[0]
+        failed = run.becomes("failed", number=OTHER)[0]
+        assert failed["reason"].endswith("(Flower's error 8)")
+        assert 30.0 < failed["at"] - started["at"] < 110.0
+        federation.does(OTHER, "train")
+        run.becomes("arrived", number=OTHER, within_s=200.0)
+        assert run.of("left") == []
         finish(run)
 
 

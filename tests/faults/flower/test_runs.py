@@ -33,13 +33,14 @@ def test_to_the_target(tmp_path: Path) -> None:
         federation.nodes[GOES].process.signal(signal.SIGTERM)
         assert_goes_at_once(run)
         assert federation.nodes[GOES].process.ended() == 0
+        assert_comes_back(run)
         assert_raises(run)
         run.becomes("arrived", number=SLOW)
         federation.does(FAST, "jump")
         lines = run.ended()
         assert lines[-1] == {**lines[-1], "kind": "stopped", "reason": "target"}, run.told
         assert run.process.code == 0
-        assert len(federation.pids()) >= 2 + 2 * 3  # each but the one that ended has a child
+        assert len(federation.pids()) >= 2 + 2 * 4  # each has a child that starts its apps
     assert federation.pids() == []
     assert not federation.is_up(federation.port)
     assert_sound(run)
@@ -53,6 +54,14 @@ def assert_goes_at_once(run: Run) -> None:
     (left,) = run.becomes("left", number=GOES, within_s=30.0)
     assert left["reason"].endswith("(Flower's error 5)")
     run.becomes("aggregated", num_versions + 2)
+
+
+def assert_comes_back(run: Run) -> None:
+    """By its key, at once, as who it was."""
+    num_joins, client = len(run.of("joined", number=GOES)), run.client(GOES)
+    run.federation.come(GOES).says("SuperNode ID")
+    joined = run.becomes("joined", num_joins + 1, number=GOES)[-1]
+    assert (joined["client"], joined["num_examples"]) == (client, 20)  # what it told before
 
 
 def assert_raises(run: Run) -> None:
