@@ -1,7 +1,8 @@
 """The smallest Flower app: a model of a few numbers, and nodes that do what a file says.
 
 A node's file has one line: `train` (the default), `sleep SECONDS`, `raise`, `die`, `nan`,
-`shape` or `jump`. Each task is noted in the node's diary. A node moves every number by `step_of` it.
+`shape` or `jump`. Each task is noted in the node's diary. A node moves every number by its
+`step_of`.
 """
 
 START = 1.0  # of each of the three
