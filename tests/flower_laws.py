@@ -41,11 +41,11 @@ def moved(lines: list[Line], steps: dict[int, float]) -> float:
     )
 
 
-def kept(lines: list[Line]) -> list[Line]:
-    """Of a run that was ended from outside: what it still has when it goes on."""
-    last = lines[-1]
-    if last["kind"] != "stopped":
-        return lines
-    assert last["reason"] == "interrupted"
-    ended = [line for line in lines[:-1] if line.get("reason") == INTERRUPTED]
-    return [line for line in lines[:-1] if line not in ended]
+def lasting(lines: list[Line]) -> list[Line]:
+    """What stays in the log if the run goes on: not that it was ended from outside.
+
+    Without evaluations: those come in when they are done, before or after something else.
+    """
+    if lines[-1]["kind"] == "stopped" and lines[-1]["reason"] == "interrupted":
+        lines = [line for line in lines[:-1] if line.get("reason") != INTERRUPTED]
+    return [line for line in lines if line["kind"] != "evaluated"]

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flower_laws import assert_moved, assert_sound, kept
+from flower_laws import assert_moved, assert_sound, lasting
 from flower_processes import Federation, Run, flower
 from forking import becomes
 from runs import of_kind
@@ -22,21 +22,22 @@ BOTH = {"protocol": "fedbuff", "buffer_size": 2}
 
 def assert_goes_on(federation: Federation, before: Run) -> Run:
     """Another run of Flower's, the same of ours: with every update there was."""
-    had = kept(before.lines)
+    had = lasting(before.lines)
     run = federation.run(**BOTH, versions=len(of_kind(had, "aggregated")) + 2)
     run.ended()
     lines = assert_sound(run)
     assert lines[-1]["reason"] == "versions"
-    assert lines[: len(had)] == had
+    assert lasting(lines)[: len(had)] == had
     return run
 
 
-def test_the_serverapp_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_serverapp_is_killed(tmp_path: Path, number: int) -> None:
     with flower(tmp_path) as federation:
         federation.add(0, 1)
         run = federation.run(**BOTH)
         run.becomes("aggregated", 2)
-        os.kill(run.serverapp(), signal.SIGKILL)
+        os.kill(run.serverapp(), number)
         becomes(lambda: not federation.pids("flwr-serverapp"))
         assert_moved(assert_goes_on(federation, run), [0, 1])
 
