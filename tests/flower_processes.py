@@ -11,7 +11,6 @@ import os
 import secrets
 import signal
 import ssl
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,14 +20,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 from federation_processes import free_port
+from flower_commands import Process, has_words, marked, write_key
 from flower_tiny import APP
 from forking import PATIENCE_S, becomes
 
@@ -49,51 +42,6 @@ QUIET = {
     "NO_COLOR": "1",
     "COLUMNS": "200",
 }
-
-
-class Process:
-    """A command; what it says is in a file."""
-
-    def __init__(self, said: Path, told: list[object], env: dict[str, str]) -> None:
-        self._said = said
-        with said.open("wb") as file:
-            self._popen = subprocess.Popen(
-                [str(word) for word in told],
-                env=env,
-                cwd=said.parent,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    @property
-    def said(self) -> str:
-        return self._said.read_text(errors="replace")
-
-    @property
-    def code(self) -> int | None:
-        """How it ended; None: it runs. Asking lets it go: Flower looks whether its parent lives."""
-        return self._popen.poll()
-
-    def signal(self, number: int) -> None:
-        self._popen.send_signal(number)
-
-    def kill(self) -> None:
-        self.signal(signal.SIGKILL)
-        self._popen.wait()
-
-    def ended(self, within_s: float = PATIENCE_S) -> int:
-        """Its exit code, when it has ended by itself."""
-        becomes(lambda: self.code is not None, within_s, lambda: f"it still runs: {self.said}")
-        assert self.code is not None
-        return self.code
-
-    def says(self, text: str, within_s: float = PATIENCE_S) -> str:
-        """All it said, once this was among it."""
-        becomes(lambda: text in self.said or self.code is not None, within_s, lambda: self.said)
-        assert text in self.said, f"it ended with {self.code}: {self.said}"
-        return self.said
 
 
 @dataclass
@@ -151,7 +99,7 @@ class Federation:
 
     def pids(self, *words: str) -> list[int]:
         """Of all its processes, or those with these words in their command."""
-        return [pid for pid in marked(f"{MARK}={self._mark}") if _has_words(pid, words)]
+        return [pid for pid in marked(f"{MARK}={self._mark}") if has_words(pid, words)]
 
     def end(self) -> None:
         """Kill all there is, and see that nothing is left."""
@@ -354,35 +302,8 @@ def flower(folder: Path, *options: object) -> Iterator[Federation]:
         federation.end()
 
 
-def marked(word: str) -> list[int]:
-    """Processes with that in their environment, but for those that are dead and not fetched yet."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it ended, or is somebody else's
-            if word.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
-    return found
-
-
-def _has_words(pid: int, words: tuple[str, ...]) -> bool:
-    with suppress(OSError):
-        told = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-        return all(word in told for word in words)
-    return False
-
-
 def _id_in(said: str) -> int:
     return int(said.partition("SuperNode ")[2].split()[0])
-
-
-def write_key(path: Path) -> Path:
-    """A pair of keys, as `ssh-keygen -t ecdsa -b 384` makes them."""
-    key = ec.generate_private_key(ec.SECP384R1())
-    path.touch(mode=0o600)
-    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    Path(f"{path}.pub").write_bytes(public)
-    return path
 
 
 def write_app(folder: Path) -> Path:

@@ -17,8 +17,9 @@ import pytest
 pytest.importorskip("flwr")
 
 from federation_processes import free_port
+from flower_commands import Process, write_key
 from flower_laws import assert_sound
-from flower_processes import BIN, HOST, LINK, ROOT, Federation, Process, flower, write_key
+from flower_processes import BIN, HOST, LINK, ROOT, Federation, flower
 from forking import becomes
 
 GUIDE = (ROOT / "docs" / "flower.md").read_text()
