@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import subprocess
 from contextlib import suppress
@@ -15,6 +16,14 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from forking import PATIENCE_S, becomes
+
+DEATHSIG = 1  # PR_SET_PDEATHSIG
+LIBC = ctypes.CDLL(None)
+
+
+def _dies_with_its_parent() -> None:
+    """Also where the tests are killed and end nothing; what Flower starts looks for its parent."""
+    LIBC.prctl(DEATHSIG, signal.SIGKILL)
 
 
 class Process:
@@ -31,6 +40,7 @@ class Process:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_dies_with_its_parent,
             )
 
     @property

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("flwr")
 
+import flower_processes
 from flower_laws import assert_moved, assert_sound, lasting
-from flower_processes import Run, flower
+from flower_processes import Federation, Run, flower
+from forking import becomes
 from runs import of_kind
 
 import pisces
 
+ALONE = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import flower_processes, os
+Path(sys.argv[2]).mkdir()
+federation = flower_processes.Federation(Path(sys.argv[2]))
+federation._mark = os.environ[flower_processes.MARK]
+federation.superlink()
+time.sleep(120)
+"""
 FAST, GOES, SLOW, RAISES = range(4)
 SLEEP_S = 6.0
 BOTH = {"protocol": "fedbuff", "buffer_size": 2}  # a version of both nodes' updates
@@ -77,6 +92,18 @@ def assert_nobody_waited(run: Run) -> None:
     assert (begun["kind"], done["kind"]) == ("started", "arrived")
     assert done["latency_s"] >= SLEEP_S
     assert [x for x in run.of("aggregated") if begun["at"] < x["at"] < done["at"]]
+
+
+def test_nothing_outlives_a_test_that_is_killed(tmp_path: Path) -> None:
+    federation = Federation(tmp_path)
+    told = [sys.executable, "-c", ALONE, Path(flower_processes.__file__).parent, tmp_path / "alone"]
+    with subprocess.Popen(told, env=federation.env()) as alone:
+        try:
+            becomes(lambda: bool(federation.pids("flower-superexec")))
+            assert federation.pids("flower-superlink")
+        finally:
+            alone.kill()
+    becomes(lambda: federation.pids() == [], 30.0, lambda: str(federation.pids()))
 
 
 def test_stopped_and_started_again(tmp_path: Path) -> None:
