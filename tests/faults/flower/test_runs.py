@@ -106,6 +106,7 @@ def test_nothing_outlives_a_test_that_is_killed(tmp_path: Path) -> None:
     becomes(lambda: federation.pids() == [], 30.0, lambda: str(federation.pids()))
 
 
+@pytest.mark.long
 def test_stopped_and_started_again(tmp_path: Path) -> None:
     """By `flwr stop`: the same folder goes on, with every update it had."""
     with flower(tmp_path) as federation:
