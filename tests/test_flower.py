@@ -133,9 +133,10 @@ def test_a_result_as_flowers_own_strategies_give_it(bed: Bed) -> None:
     gained = result.arrays["layer.bias"].numpy()
     assert STEP <= gained.max() <= 4 * STEP
     assert np.allclose(result.arrays["layer.weight"].numpy(), START["layer.weight"] + gained[0])
-    assert asked == [0, 1, 2, 3, 4]  # once each, beginning with what there was
+    assert asked == sorted({*asked})  # once each; where it is slow, some are left out
+    assert (asked[0], asked[-1]) == (0, 4)
     served = plain(result.evaluate_metrics_serverapp)
-    assert [*served] == [0, 1, 2, 3, 4]
+    assert [*served] == asked
     assert served[0] == {"accuracy": 0.0, "v": 0}
     assert served[4] == {"accuracy": pytest.approx(gained.mean()), "v": 4}
     trained = plain(result.train_metrics_clientapp)
@@ -189,7 +190,7 @@ def test_evaluate_fn_may_have_nothing_to_say(bed: Bed) -> None:
         return bias(version, arrays) if version % 2 else None
 
     result = start(Pisces(2), bed, 4, evaluate_fn=now_and_then)
-    assert [*result.evaluate_metrics_serverapp] == [1, 3]
+    assert {*result.evaluate_metrics_serverapp} <= {1, 3}
     result = start(Pisces(2), bed, 2, evaluate_fn=lambda _v, _a: None)
     assert result.evaluate_metrics_serverapp == {}
 
@@ -323,10 +324,14 @@ def test_a_run_folder_as_everywhere(bed: Bed, tmp_path: Path, capsys: Any) -> No
 def test_a_finished_folder_says_so_and_goes_on_with_more_rounds(bed: Bed, tmp_path: Path) -> None:
     out = tmp_path / "run"
     start(Pisces(2, out=out), bed, 2, evaluate_fn=bias)
-    with pytest.raises(FinishedError, match=r"finished: give more num_rounds .* or another out"):
+    with pytest.raises(
+        FinishedError, match=r"is finished \(versions\); .* or num_rounds, or take another"
+    ):
         start(Pisces(2, out=out), bed, 2, evaluate_fn=bias)
     result = start(Pisces(2, out=out), bed, 4, evaluate_fn=bias)
-    assert [*result.evaluate_metrics_serverapp] == [0, 1, 2, 3, 4]  # also what was before
+    served = [*result.evaluate_metrics_serverapp]
+    assert (served[0], served[-1]) == (0, 4)
+    assert 2 in served  # also what was before
     with pytest.raises(RunError, match="concurrency was 2, and is 3"):
         start(Pisces(3, out=out), bed, 9, evaluate_fn=bias)
     assert [*start(Pisces(2, out=out), bed, 5).train_metrics_clientapp] == [5]
@@ -374,7 +379,8 @@ def test_ctrl_c_then_a_new_run_of_flowers_goes_on(bed: Bed, tmp_path: Path) -> N
         bed.grid, record(**other), num_rounds=at_first + 3, evaluate_fn=bias
     )
     assert result.arrays["layer.bias"].numpy().max() < 100  # it went on, and did not begin anew
-    assert [*result.evaluate_metrics_serverapp] == list(range(at_first + 4))
+    served = [*result.evaluate_metrics_serverapp]
+    assert (served[0], served[-1]) == (0, at_first + 3)
     lines = lawful(out, 2)
     versions = [line["version"] for line in lines if line["kind"] == "aggregated"]
     assert versions == list(range(1, at_first + 4))
@@ -504,7 +510,8 @@ def test_one_bad_node_does_not_keep_the_others(tmp_path: Path, how: Any, says: s
 def test_late_nodes_are_not_waited_for(tmp_path: Path) -> None:
     with flowerbed(app(), app(), app(3.0)) as bed:
         began = time.monotonic()
-        start(Pisces(3, out=tmp_path / "run"), bed, 10, timeout=0.3)
+        late = Pisces(3, out=tmp_path / "run", stop=Stop(time_s=2.0))
+        start(late, bed, 100_000, timeout=0.3)
         assert time.monotonic() - began < 20.0
     left = [line for line in Run.open(tmp_path / "run").events() if line["kind"] == "left"]
     assert {line["reason"] for line in left} <= {"deadline passed"}
@@ -545,9 +552,19 @@ def test_a_run_that_flower_stopped_is_no_result(bed: Bed, tmp_path: Path) -> Non
         ({"fraction_evaluate": 1.5}, "fraction_evaluate: must be a share from 0 to 1, not 1.5"),
         ({"fraction_evaluate": None}, "fraction_evaluate: must be a share from 0 to 1, not None"),
         ({"stop": 3}, "stop: must be a pisces.Stop, not 3"),
-        ({"fraction_train": 0.5}, "fraction_train: there are no rounds to choose a share for"),
-        ({"min_train_nodes": 2}, "min_train_nodes: a run goes on with whoever is there"),
-        ({"min_evaluate_nodes": 2}, "min_evaluate_nodes: at least one node evaluates"),
+        ({"seed": -1}, "seed: must be a whole number of at least 0, not -1"),
+        ({"seed": "x"}, "seed: must be a whole number of at least 0, not 'x'"),
+        ({"settings": "pace"}, "settings: must be a dict by name, not 'pace'"),
+        ({"plan": {}}, "plan: must be a pisces.Plan, not {}"),
+        ({"loss": 3}, "loss: must be the name of a record or metric, not 3"),
+        ({"weighted_by_key": ""}, "weighted_by_key: must be the name of a record or metric"),
+        ({"buffers": "norm.mean"}, "buffers: must be a list of names, not 'norm.mean' alone"),
+        ({"out": "runs/here"}, "out: must be a whole path, such as /srv/runs/digits, not 'runs/"),
+        ({"out": "~/here"}, "out: must be a whole path"),
+        ({"buffer_size": 4}, "buffer_size: no option of Strategy: settings of the protocol go "),
+        ({"fraction_train": 0.5}, "fraction_train: no option of Strategy: there are no rounds"),
+        ({"min_train_nodes": 2}, "min_train_nodes: no option of Strategy: a run goes on"),
+        ({"min_evaluate_nodes": 2}, "min_evaluate_nodes: no option of Strategy: at least one"),
         ({"stop": Stop(versions=3)}, "stop.versions: is what num_rounds says; leave it out"),
     ],
 )
@@ -578,7 +595,6 @@ def test_a_strategy_that_cannot_be(wrong: dict[str, Any], says: str) -> None:
         ({"settings": {"beta": 1}}, {}, "protocols.pisces"),
         ({"protocol": "fedbuff", "settings": {"buffer_size": 0}}, {}, "protocols.fedbuff"),
         ({"buffers": ["nothing"]}, {}, "buffers: 'nothing' is none of what is averaged"),
-        ({"seed": -1}, {}, "seed"),
         ({"stop": Stop(target=0.9)}, {}, "stop: target and patience are about 'accuracy' as "),
         ({"stop": Stop(patience=3)}, {}, "stop: target and patience are about 'accuracy' as "),
         (
@@ -640,7 +656,8 @@ def test_it_says_a_line_for_each_version_and_things_once(
     start(Pisces(2), bed, 3)
     said = [message for name, _, message in caplog.record_tuples if name == "pisces"]
     assert said[0] == "begins when 2 nodes are there"
-    assert [" ".join(m.split()[1:3]) for m in said[1:]] == [
+    assert "nodes that are there: 3" in said
+    assert [" ".join(m.split()[1:3]) for m in said if m.startswith("t=")] == [
         *("version 1", "version 2", "version 3"),
         "stopped: versions",
     ]

@@ -11,11 +11,13 @@ starts a process for every task, so importing this is quick: torch comes with `s
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,24 +45,47 @@ if TYPE_CHECKING:
 
 __all__ = ["FedAsync", "FedAvg", "FedBuff", "Losses", "Oort", "Pisces", "Strategy"]
 
-# Of FedAvg's own options
+# Of Flower's own strategies
 ELSEWHERE = {
-    "fraction_train": "there are no rounds to choose a share for; say by `concurrency` how many "
+    "fraction_train": "there are no rounds to choose a share for: say by concurrency how many "
     "nodes train at once",
-    "min_train_nodes": "a run goes on with whoever is there; `min_available_nodes` says how many "
-    "it begins with",
-    "min_evaluate_nodes": "at least one node evaluates the last version if `fraction_evaluate` "
-    "is not 0",
+    "min_train_nodes": "a run goes on with whoever is there: min_available_nodes says how many it "
+    "begins with",
+    "min_evaluate_nodes": "at least one node evaluates the last version if fraction_evaluate is "
+    "not 0",
+    "proximal_mu": "say plan=Plan(proximal=...), which ClientApps are told as proximal-mu",
+    "protocol": "is what the class is called; any other by Strategy(protocol=...)",
 }
+T = TypeVar("T", bound=type)
 
 
+def in_words(cls: T) -> T:
+    """Let a class refuse options it does not have in words; its signature stays."""
+    init = cls.__init__  # type: ignore[misc]  # of this very class
+    known = inspect.signature(init).parameters
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **options: Any) -> None:
+        for name in options:
+            if name not in known:
+                where = "settings of the protocol go into settings={...}"
+                raise ConfigError(
+                    f"{name}: no option of {cls.__name__}: {ELSEWHERE.get(name, where)}"
+                )
+        init(self, *args, **options)
+
+    cls.__init__ = checked  # type: ignore[misc]
+    return cls
+
+
+@in_words
 @dataclass
-class Strategy:
-    """Any protocol of Pisces as a strategy of Flower's; `Pisces`, `FedBuff` ... are shorter to say.
+class Options:
+    """What every strategy here can be told, and how it is started.
 
     `concurrency` is how many nodes train at once; `settings` are the protocol's own. `stop` may end
     a run before its `num_rounds` versions: by time, updates, a target or patience. `schedule` says
-    when `evaluate_fn` is asked (after every version).
+    when `evaluate_fn` is asked (after every version; the newest, where that takes longer).
 
     With `out` the run is written to that folder, and a ServerApp started again goes on from there;
     `checkpoints` say how often the whole state is saved. A ServerApp's working directory is not the
@@ -76,9 +101,10 @@ class Strategy:
     here.
     """
 
+    protocol: ClassVar[str | Policies]
+
     concurrency: int = 20
     _: KW_ONLY
-    protocol: str | Policies = "pisces"
     settings: Mapping[str, Any] = field(default_factory=dict)
     stop: Stop = field(default_factory=Stop)
     schedule: Schedule | None = None
@@ -97,12 +123,6 @@ class Strategy:
     train_metrics_aggr_fn: Combine | None = None
     evaluate_metrics_aggr_fn: Combine | None = None
 
-    def __new__(cls, *_: Any, **options: Any) -> Self:
-        """What FedAvg knows and nobody needs here is refused in words."""
-        for name in ELSEWHERE.keys() & options.keys():
-            raise ConfigError(f"{name}: {ELSEWHERE[name]}")
-        return super().__new__(cls)
-
     def __post_init__(self) -> None:
         if not isinstance(self.stop, Stop):
             raise ConfigError(f"stop: must be a pisces.Stop, not {self.stop!r}")
@@ -112,6 +132,23 @@ class Strategy:
             num = getattr(self, name)
             if type(num) is not int or num < 1:
                 raise ConfigError(f"{name}: must be a whole number of at least 1, not {num!r}")
+        if type(self.seed) is not int or self.seed < 0:
+            raise ConfigError(f"seed: must be a whole number of at least 0, not {self.seed!r}")
+        if not isinstance(self.settings, Mapping):
+            raise ConfigError(f"settings: must be a dict by name, not {self.settings!r}")
+        if not isinstance(self.plan, Plan):
+            raise ConfigError(f"plan: must be a pisces.Plan, not {self.plan!r}")
+        if isinstance(self.buffers, str):
+            raise ConfigError(f"buffers: must be a list of names, not {self.buffers!r} alone")
+        for name in ("weighted_by_key", "arrayrecord_key", "configrecord_key", "loss"):
+            key = getattr(self, name)
+            if not (isinstance(key, str) and key) and (name, key) != ("loss", None):
+                raise ConfigError(f"{name}: must be the name of a record or metric, not {key!r}")
+        if self.out is not None and not Path(self.out).is_absolute():
+            raise ConfigError(
+                f"out: must be a whole path, such as /srv/runs/digits, not {str(self.out)!r}: a "
+                "ServerApp works in a folder of Flower's"
+            )
         share = self.fraction_evaluate
         if not isinstance(share, int | float) or not 0 <= share <= 1:
             raise ConfigError(f"fraction_evaluate: must be a share from 0 to 1, not {share!r}")
@@ -137,42 +174,44 @@ class Strategy:
         return start(self, grid, initial_arrays, terms)
 
 
-@dataclass
-class Pisces(Strategy):
+class Pisces(Options):
     """Guided selection, adaptive pace, discounted staleness (Jiang et al., SoCC 2022)."""
 
-    protocol: str | Policies = "pisces"
+    protocol = "pisces"
 
 
-@dataclass
-class FedBuff(Strategy):
+class FedBuff(Options):
     """A version whenever K updates are there (Nguyen et al., AISTATS 2022)."""
 
-    protocol: str | Policies = "fedbuff"
+    protocol = "fedbuff"
 
 
-@dataclass
-class FedAsync(Strategy):
+class FedAsync(Options):
     """A version with every update (Xie et al., OPT 2020)."""
 
-    protocol: str | Policies = "fedasync"
+    protocol = "fedasync"
 
 
-@dataclass
-class Oort(Strategy):
+class Oort(Options):
     """Rounds of guided clients, chosen also by speed (Lai et al., OSDI 2021)."""
 
-    protocol: str | Policies = "oort"
+    protocol = "oort"
 
 
-@dataclass
-class FedAvg(Strategy):
+class FedAvg(Options):
     """Rounds of clients drawn at random (McMahan et al., AISTATS 2017)."""
 
-    protocol: str | Policies = "fedavg"
+    protocol = "fedavg"
 
 
-@dataclass
+@in_words
+@dataclass(kw_only=True)
+class Strategy(Options):
+    """Any protocol, by its name or as policies of one's own."""
+
+    protocol: str | Policies = "pisces"  # type: ignore[misc]  # of each, not of all
+
+
 class Losses:
     """The losses of single samples, for a ClientApp to tell of.
 
@@ -189,13 +228,10 @@ class Losses:
     could not bring down, by which Pisces knows clients whose labels are wrong.
     """
 
-    num: int = 0
-    _sum: float = 0.0
-    _squares: float = 0.0
-    _first: int = 0
-    _last: int = 0
-    _num_left: int = 0
-    _sum_left: float = 0.0
+    def __init__(self) -> None:
+        self.num = 0
+        self._sum = self._squares = self._sum_left = 0.0
+        self._first = self._last = self._num_left = 0
 
     def add(self, each: ArrayLike, epoch: int = 0) -> None:
         """Those of some samples, before the step they are for: numpy's, torch's, a list."""

@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import safetensors
 import safetensors.torch
 
 from pisces import build
 from pisces.clients.checks import Limits
-from pisces.errors import ConfigError, FinishedError, Terminated
+from pisces.errors import ConfigError, FinishedError, RunError, Terminated
 from pisces.evaluate import Schedule
 from pisces.execute.base import Executor
 from pisces.execute.flower.api import ArrayRecord, ConfigRecord, Grid, MetricRecord, Result
@@ -28,10 +29,10 @@ from pisces.execute.flower.replies import Metrics
 from pisces.execute.flower.results import Collected, Hook, combined, result_of
 from pisces.execute.flower.sizes import Sizes
 from pisces.federation import MOST_CLIENTS, Federation, Yardstick
-from pisces.flower import Strategy
+from pisces.flower import Options
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.lines import Line, Tee
-from pisces.record.writer import EVENTS
+from pisces.record.writer import EVENTS, replace_file
 from pisces.running import Ran, made_here, run
 from pisces.seeds import generator
 from pisces.stop import Stop
@@ -70,7 +71,7 @@ class Terms:
             raise ConfigError(f"evaluate_fn: must be a function, not {self.evaluate_fn!r}")
 
 
-def start(strategy: Strategy, grid: Grid, initial: ArrayRecord, terms: Terms) -> Result:
+def start(strategy: Options, grid: Grid, initial: ArrayRecord, terms: Terms) -> Result:
     """Run it to its end; see `Strategy.start`."""
     with _spoken(), _told_to_flower():
         arrays, weights = Arrays.of(initial, strategy.buffers)
@@ -89,27 +90,28 @@ def _begun_with(out: str | Path | None, weights: Weights) -> Weights:
     path = None if out is None else Path(out) / INITIAL
     if path is None or not path.exists():
         return weights
-    kept = safetensors.torch.load_file(path)["flat"]
+    try:
+        kept = safetensors.torch.load_file(path)["flat"]
+    except (OSError, KeyError, safetensors.SafetensorError) as error:
+        raise RunError(
+            f"{path} cannot be read: {error}; restore it, or take another out"
+        ) from error
     is_like = (kept.shape, kept.dtype) == (weights.flat.shape, weights.flat.dtype)
     return Weights(kept, weights.layout) if is_like else weights  # what it is will be found out
 
 
 def _save(weights: Weights, path: Path) -> None:
     """Whole or not at all."""
-    partly = path.with_suffix(".partly")
-    safetensors.torch.save_file({"flat": weights.flat}, partly)
-    partly.replace(path)
+    replace_file(path, safetensors.torch.save({"flat": weights.flat}))
 
 
-def _federation(
-    strategy: Strategy, weights: Weights, terms: Terms, hook: Hook | None
-) -> Federation:
+def _federation(strategy: Options, weights: Weights, terms: Terms, hook: Hook | None) -> Federation:
     its = strategy
     _check_stop(its.stop, hook)
     return Federation(
         policies=copy.deepcopy(build.named_policies(its.protocol, its.concurrency, its.settings)),
         weights=weights,
-        stop=replace(its.stop, versions=terms.num_rounds),
+        stop=replace(_named(its.stop, hook), versions=terms.num_rounds),
         yardstick=None if hook is None else Yardstick(hook.names, lambda: hook),
         seed=its.seed,
         plans=lambda _version: its.plan,
@@ -135,6 +137,13 @@ def _check_stop(stop: Stop, hook: Hook | None) -> None:
         )
 
 
+def _named(stop: Stop, hook: Hook | None) -> Stop:
+    """Where nobody said by which metric a run is judged, the first that there is."""
+    if hook is None or not hook.names or stop.metric in hook.names:
+        return stop
+    return replace(stop, metric=hook.names[0])
+
+
 def _config(name: str, given: ConfigRecord | None) -> dict[str, Any]:
     """The app's own settings, which every message must be able to hold."""
     try:
@@ -147,7 +156,7 @@ class _Bed:
     """Where a run grows: a grid, and what is said over it."""
 
     def __init__(
-        self, strategy: Strategy, grid: Grid, arrays: Arrays, terms: Terms, hook: Hook | None
+        self, strategy: Options, grid: Grid, arrays: Arrays, terms: Terms, hook: Hook | None
     ) -> None:
         self._its, self._grid, self._arrays, self._terms = strategy, grid, arrays, terms
         keys = strategy.arrayrecord_key, strategy.configrecord_key
@@ -161,20 +170,20 @@ class _Bed:
         """To its end; in a folder that is there already it goes on."""
         its = self._its
         name = its.protocol if isinstance(its.protocol, str) else "my policies"
+        made = {
+            "concurrency": its.concurrency,
+            "settings": repr(dict(sorted(its.settings.items()))),
+            "train_config": repr(dict(sorted(self._letters.settings.items()))),
+        }
         try:
             return run(
                 federation,
                 partial(self._opens, federation.limits),
                 protocol=name,
                 by_whom=BY_WHOM,
-                made={
-                    "concurrency": its.concurrency,
-                    "settings": repr(dict(its.settings)),
-                    "train_config": repr(self._letters.settings),
-                    "executor": "FlowerExecutor",
-                },
+                made={**made, "executor": "FlowerExecutor"},
                 out=its.out,
-                about=made_here(name, its.seed, "Flower"),
+                about=made_here(name, its.seed, "Flower", made),
                 listener=Tee(self.collected, *([] if self._hook is None else [self._hook])),
                 checkpoints=None if its.out is None else its.checkpoints or Checkpoints(),
                 resume=its.out is not None,
@@ -183,8 +192,7 @@ class _Bed:
             )
         except FinishedError as error:
             raise FinishedError(
-                f"{its.out} holds a run that is finished: give more num_rounds to go on with it, "
-                "or another out to begin one"
+                f"{error} or num_rounds, or take another out to begin anew"
             ) from error
 
     def _opens(self, limits: Limits, folder: Path | None) -> Executor:
@@ -219,6 +227,8 @@ class _Bed:
         if path is not None and not (path / INITIAL).exists():
             _save(weights, path / INITIAL)
         log.info("begins when %d nodes are there", its.min_available_nodes)
+        if path is not None:
+            log.info("the run is written to %s", path)
 
     def evaluated(self, last: ArrayRecord, version: int) -> dict[int, MetricRecord]:
         """What nodes say of the last version, if they are to be asked."""

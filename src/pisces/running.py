@@ -100,9 +100,11 @@ def run(
     return Ran(weights, {**summary, "wall_s": wall_s}, path, memory)
 
 
-def made_here(protocol: str, seed: int, where: str = "Python") -> str:
+def made_here(
+    protocol: str, seed: int, where: str = "Python", made: Mapping[str, Any] | None = None
+) -> str:
     """What stands in place of a config."""
-    return tomlkit.dumps({"made_in": where, "protocol": protocol, "seed": seed})
+    return tomlkit.dumps({"made_in": where, "protocol": protocol, "seed": seed, **(made or {})})
 
 
 def _stopwatch() -> Callable[[], float]:

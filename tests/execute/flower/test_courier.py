@@ -17,9 +17,10 @@ from flwr.app import Message
 from flwr.supercore.task_identity import TaskIdentity
 from postbox import Postbox, record, reply
 
+from pisces.errors import ConfigError
 from pisces.execute.flower import courier as module
 from pisces.execute.flower.arrays import Arrays
-from pisces.execute.flower.courier import LOOK_S, Courier, Told
+from pisces.execute.flower.courier import LOOK_S, NODE_GONE, TOO_LATE, Courier, Told
 from pisces.execute.flower.letters import Letters
 from pisces.execute.flower.nodes import REST_S
 from pisces.execute.flower.replies import Metrics
@@ -203,6 +204,7 @@ def test_one_that_cannot_be_read_costs_one_task(caplog: pytest.LogCaptureFixture
     [said] = caplog.messages
     assert said.startswith("replies are asked for one by one from now on, because of ValueError")
     assert len(said) < 600
+    caplog.clear()
     desk.grid.put(desk.grid.sent[1], ValueError("again"))
     desk.grid.answer(0)
     desk.grid.answer(2)
@@ -210,10 +212,30 @@ def test_one_that_cannot_be_read_costs_one_task(caplog: pytest.LogCaptureFixture
     [failed] = [said for said in told if isinstance(said, Failed)]
     assert (failed.client, failed.reason) == (1, "its reply cannot be read: ValueError('again')")
     assert [said.client for said in told if isinstance(said, Told)] == [0, 2]
-    assert len(caplog.messages) == 1
+    [said] = caplog.messages
+    assert said.startswith("client 1 (node 222): failed 1 in a row, the last by: its reply cannot")
+
+
+def test_where_no_reply_can_be_read_it_is_not_the_nodes_fault() -> None:
+    desk = Desk(A, B)
+    desk.given(0, 1)
+    desk.grid.put(desk.grid.sent[0], OSError("out of reach"))
+    assert desk.turn(0.1) == []
+    for number in range(2):
+        desk.grid.put(desk.grid.sent[number], OSError("out of reach"))
+    with pytest.raises(OSError, match="out of reach"):
+        desk.turn(1.0)
+    assert not [said for said in desk.said if isinstance(said, Failed)]
 
 
 # --- errors of Flower's ---------------------------------------------------------------------------
+
+
+def test_the_codes_are_flowers_own() -> None:
+    from flwr.common.constant import ErrorCode
+
+    assert (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE) == TOO_LATE
+    assert ErrorCode.NODE_UNAVAILABLE == NODE_GONE
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 6, 7, 8, 99])
@@ -277,13 +299,16 @@ def test_a_node_that_fails_again_and_again_is_worth_a_word(
 ) -> None:
     desk = Desk(A)
     desk.turn()
+    desk.courier.give(task(99, 0))
+    desk.grid.answer()
+    desk.turn(1.0)
     for number in range(12):
         desk.courier.give(task(number, 0))
         desk.grid.fail(2, f"oh {number}")
         desk.turn(1.0)
     assert caplog.messages == [
-        "client 0: 3 tasks failed in a row, the last by: oh 2 (Flower's error 2)",
-        "client 0: 10 tasks failed in a row, the last by: oh 9 (Flower's error 2)",
+        f"client 0 (node 111): failed {n} in a row, the last by: oh {n - 1} (Flower's error 2)"
+        for n in (1, 3, 10)
     ]
     caplog.clear()
     desk.courier.give(task(20, 0))
@@ -293,7 +318,38 @@ def test_a_node_that_fails_again_and_again_is_worth_a_word(
         desk.courier.give(task(30 + number, 0))
         desk.grid.fail(2)
         desk.turn(1.0)
-    assert not caplog.messages  # in a row
+    [said] = caplog.messages  # in a row
+    assert said.startswith("client 0 (node 111): failed 1 in a row")
+
+
+def test_a_node_that_fails_again_and_again_is_left_alone_for_longer_and_longer() -> None:
+    desk = Desk(A, B)
+    desk.turn()
+    desk.courier.give(task(99, 1))  # another does its tasks
+    desk.grid.answer()
+    desk.turn(1.0)
+    for number, rest_s in enumerate((0.0, 0.0, REST_S, 2 * REST_S, 4 * REST_S)):
+        desk.courier.give(task(number, 0))
+        desk.grid.fail(2, "oh")
+        told = desk.turn(1.0)
+        assert told[0] == Failed(0.0, 0, "oh (Flower's error 2)", number)
+        if rest_s:
+            assert told[1:] == [Left(0.0, 0, f"failed {number + 1} tasks in a row")]
+            assert desk.turn(rest_s - LOOK_S - 0.1) == []
+            assert [said.client for said in desk.turn(2 * LOOK_S)] == [0]
+
+
+def test_where_every_node_fails_from_the_start_the_run_is_over() -> None:
+    desk = Desk(A, B)
+    desk.turn()
+    for number in range(5):
+        desk.courier.give(task(number, number % 2))
+        desk.grid.fail(2, "no data")
+        desk.turn(1.0)
+    desk.courier.give(task(5, 1))
+    desk.grid.fail(2, "no data")
+    with pytest.raises(ConfigError, match=r"every node has failed 3 .* by: no data .*; mend the"):
+        desk.turn(1.0)
 
 
 # --- deadlines ------------------------------------------------------------------------------------
@@ -344,7 +400,9 @@ def test_a_push_that_is_refused(answer: list[Any], caplog: pytest.LogCaptureFixt
         assert desk.turn(REST_S - 0.1) == []
         assert desk.turn(LOOK_S) == [Joined(0.0, 0, 1)]
     assert caplog.messages == [
-        "client 0: 3 tasks failed in a row, the last by: Flower takes no message for its node"
+        f"client 0 (node 111): failed {n} in a row, the last by: "
+        "Flower takes no message for its node"
+        for n in (1, 3)
     ]
 
 

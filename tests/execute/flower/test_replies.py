@@ -60,7 +60,7 @@ def test_the_record_with_the_number_is_the_one() -> None:
 
 
 def test_says_once_what_it_does_without(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "pisces")
+    caplog.set_level(logging.INFO, "pisces")
     reader = Metrics()
     for _ in range(3):
         assert told({"num-examples": 7, "acc": 0.5}, reader) == Report(7)

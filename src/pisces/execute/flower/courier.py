@@ -204,15 +204,24 @@ class Courier:
                 self._is_one_by_one = True
                 why = _short(repr(error))
                 log.warning("replies are asked for one by one from now on, because of %s", why)
-        return [reply for message in messages for reply in self._pulled_alone(message)]
+        return self._pulled_one_by_one(messages)
 
-    def _pulled_alone(self, message: str) -> list[Message]:
-        try:
-            return list(self._grid.pull_messages([message]))
-        except Exception as error:
-            reason = f"its reply cannot be read: {_short(repr(error))}"
+    def _pulled_one_by_one(self, messages: list[str]) -> list[Message]:
+        """One that cannot be read costs one task; where none can, it is not the replies' fault."""
+        replies, errors = list[Message](), dict[str, Exception]()
+        for message in messages:
+            try:
+                replies += self._grid.pull_messages([message])
+            except Exception as error:
+                errors[message] = error
+        if len(errors) == len(messages):
+            self._grid.get_node_ids()  # raises, if Flower is out of reach
+            if len(errors) > 1:
+                raise next(iter(errors.values()))
+        for message, why in errors.items():
+            reason = f"its reply cannot be read: {_short(repr(why))}"
             self._fail(self._given.pop(message), reason)
-            return []
+        return replies
 
     def _is_by(self, task: Task, reply: Message) -> bool:
         """Only errors are told by the SuperLink itself."""
@@ -238,8 +247,9 @@ class Courier:
             self._fail(task, reason)
 
     def _fail(self, task: Task, reason: str) -> None:
-        self._nodes.failed(task.client, reason)
         self._tell(Failed(AT, task.client, reason, task.id))
+        self._nodes.failed(task.client, reason)
+        self._nodes.rest_after_failing(task.client)
 
 
 def _short(reason: str) -> str:

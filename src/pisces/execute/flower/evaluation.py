@@ -41,6 +41,7 @@ def evaluated(
         asked = [letters.to_evaluate(version, node, arrays, timeout_s) for node in chosen]
         for reply in _replies(grid, asked, timeout_s):
             told += _told(reply, weighted_by)
+        log.info("%d of them told how good it is", len(told))
     except Exception:
         log.exception("the last version could not be evaluated by nodes")
     return told

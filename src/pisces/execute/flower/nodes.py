@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
+from pisces.errors import ConfigError
 from pisces.execute.flower.sizes import Sizes
 from pisces.execute.inbox import Said
 from pisces.execute.roster import NumberError, Roster
@@ -16,7 +17,8 @@ log = logging.getLogger("pisces")
 AT = 0.0  # of what is told: the loop knows when
 REST_S = 30.0  # for a node that Flower takes no message for, and at least for one that was too late
 LONGEST_REST_S = 3600.0
-WORTH_A_WORD = {3, 10, 30, 100, 300, 1000}  # tasks of a node that failed in a row
+WORTH_A_WORD = {1, 3, 10, 30, 100, 300, 1000}  # tasks of a node that failed in a row
+MANY = 3  # of them: it is left alone for a while
 
 
 class Nodes:
@@ -36,6 +38,8 @@ class Nodes:
         self._num_late: Counter[int] = Counter()  # in a row
         self._num_failed: Counter[int] = Counter()  # in a row
         self._is_full = False  # and that was said
+        self._has_answered = False  # anybody, ever
+        self._num_listed = -1  # as was said last
 
     def node_of(self, client: int) -> int:
         """What Flower calls it."""
@@ -44,6 +48,9 @@ class Nodes:
     def look(self, nodes: Iterable[int], busy: Collection[int]) -> None:
         """These are there now; of the busy ones that are not, Flower tells by itself."""
         listed = {number for node in nodes if (number := self._number(node)) is not None}
+        if len(listed) != self._num_listed:
+            self._num_listed = len(listed)
+            log.info("nodes that are there: %d", len(listed))
         for client in sorted(listed - self._present):
             if self._clock() >= self._rests.get(client, 0.0):
                 self._appear(client, self._sizes.of(client))
@@ -60,13 +67,15 @@ class Nodes:
             return None
 
     def take_over(self, present: Iterable[int]) -> None:
-        """Those another process had."""
+        """Those another process had, which has had answers, too."""
         self._present.update(present)
+        self._has_answered = True
 
     # --- what comes of tasks ----------------------------------------------------------------------
 
     def answered(self, client: int, num_examples: int) -> None:
         """It did its task, and tells how many examples it has."""
+        self._has_answered = True
         self._num_failed.pop(client, None)
         self._num_late.pop(client, None)
         for other, size in self._sizes.hear(client, num_examples).items():
@@ -74,16 +83,39 @@ class Nodes:
                 self._appear(other, size)
 
     def failed(self, client: int, reason: str) -> None:
-        """It did not; now and then that is worth a word."""
+        """It did not; where that is all that ever happens, the run is over."""
+        self._count(client, reason)
+        self._check_hope(reason)
+
+    def _count(self, client: int, reason: str) -> None:
+        """Now and then a failure is worth a word."""
         self._num_failed[client] += 1
-        if self._num_failed[client] in WORTH_A_WORD:
-            told = (client, self._num_failed[client], reason)
-            log.warning("client %d: %d tasks failed in a row, the last by: %s", *told)
+        num = self._num_failed[client]
+        if num in WORTH_A_WORD:
+            told = (client, self.node_of(client), num, reason)
+            log.warning("client %d (node %d): failed %d in a row, the last by: %s", *told)
+
+    def rest_after_failing(self, client: int) -> None:
+        """One that fails again and again is left alone, each time for longer."""
+        num = self._num_failed[client]
+        if num >= MANY:
+            self._rest(client, min(REST_S * 2 ** min(num - MANY, 7), LONGEST_REST_S))
+            self.vanish(client, f"failed {num} tasks in a row")
+
+    def _check_hope(self, reason: str) -> None:
+        """Where no node ever did a task, and each has failed often, none ever will."""
+        tried = self._num_failed.values()
+        if self._has_answered or len(tried) < max(self._num_listed, 1) or min(tried) < MANY:
+            return
+        raise ConfigError(
+            f"every node has failed {MANY} tasks and more, and none has done one, the last by: "
+            f"{reason}; mend the ClientApp and start again"
+        )
 
     def refused(self, client: int) -> None:
         """Flower takes no message for it."""
         reason = "Flower takes no message for its node"
-        self.failed(client, reason)
+        self._count(client, reason)
         self._rest(client, REST_S)
         self.vanish(client, reason)
 

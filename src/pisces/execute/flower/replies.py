@@ -68,13 +68,14 @@ class Metrics:
                 f"ClientApps tell {name!r}, which is taken for the root mean square of the losses "
                 "as well; pisces.flower.Losses tells both, and what "
                 "training leaves, without which nobody's labels are doubted",
+                logging.INFO,
             )
         return _number(record, name)
 
-    def _say_once(self, about: str, words: str) -> None:
+    def _say_once(self, about: str, words: str, level: int = logging.WARNING) -> None:
         if about not in self._said:
             self._said.add(about)
-            log.warning(words)
+            log.log(level, words)
 
 
 def _number(record: MetricRecord, name: str) -> float | None:
