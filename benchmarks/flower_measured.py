@@ -27,7 +27,7 @@ from pisces.stop import Stop
 from pisces.types import Arrived, Plan, Task, Weights
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from flowerbed import flowerbed  # type: ignore[import-not-found]
+import flowerbed as beds  # type: ignore[import-not-found]
 
 Row = dict[str, Any]
 SMALL = (60_000, 10)  # parameters, arrays
@@ -64,7 +64,7 @@ def tasks(parameters: int, arrays: int, tasks: int) -> Row:
     """Ours beside Flower's own, in wall and in CPU time."""
     layout, start = Arrays.of(record_of(parameters, arrays), None)
     versions = [Weights(start.flat + i * 1e-6, start.layout) for i in range(tasks + WARM_UP)]
-    with flowerbed(app_of()) as bed:
+    with beds.flowerbed(app_of()) as bed:
         flower = _timed(_alone(bed.grid, layout), versions)
         executor = FlowerExecutor(bed.grid, layout)
         executor.wait(0.0)
@@ -127,7 +127,7 @@ def memory(parameters: int, arrays: int, tasks: int, nodes: int = 20) -> Row:
     federation = Federation(
         policies=protocol("fedbuff", nodes, buffer_size=10), weights=start, stop=Stop(updates=tasks)
     )
-    with flowerbed(*(app_of() for _ in range(nodes))) as bed, TemporaryDirectory() as folder:
+    with beds.flowerbed(*(app_of() for _ in range(nodes))) as bed, TemporaryDirectory() as folder:
         _run(federation, FlowerExecutor(bed.grid, layout, at_least=nodes), watch, folder + "/run")
     half, last = watch.seen[len(watch.seen) // 2], watch.seen[-1]
     return {
@@ -141,6 +141,7 @@ def memory(parameters: int, arrays: int, tasks: int, nodes: int = 20) -> Row:
 def nodes(nodes: int, seconds: float) -> Row:
     """All of them at once."""
     takes = np.linspace(0.5, 2.0, nodes)
+    beds.PULL_S = 0.05  # or fifty threads that look for messages would be what is measured
     waited: list[float] = []
 
     def hear(_task: int, told: MetricRecord) -> None:
@@ -151,7 +152,7 @@ def nodes(nodes: int, seconds: float) -> Row:
         policies=protocol("pisces", nodes), weights=start, stop=Stop(time_s=seconds)
     )
     watch = Watch(1)
-    with flowerbed(*(app_of(float(s)) for s in takes)) as bed:
+    with beds.flowerbed(*(app_of(float(s)) for s in takes)) as bed:
         used = time.process_time()
         executor = FlowerExecutor(bed.grid, layout, at_least=nodes, heard=hear)
         _run(federation, executor, watch, None)
