@@ -26,7 +26,7 @@ from pisces.execute.flower.arrays import Arrays
 from pisces.execute.flower.evaluation import evaluated
 from pisces.execute.flower.letters import Letters
 from pisces.execute.flower.replies import Metrics
-from pisces.execute.flower.results import Collected, Hook, combined, result_of
+from pisces.execute.flower.results import Collected, Doubts, Hook, combined, result_of
 from pisces.execute.flower.sizes import Sizes
 from pisces.federation import MOST_CLIENTS, Federation, Yardstick
 from pisces.flower import Options
@@ -184,7 +184,9 @@ class _Bed:
                 made={**made, "executor": "FlowerExecutor"},
                 out=its.out,
                 about=made_here(name, its.seed, "Flower", made),
-                listener=Tee(self.collected, *([] if self._hook is None else [self._hook])),
+                listener=Tee(
+                    self.collected, Doubts(), *([] if self._hook is None else [self._hook])
+                ),
                 checkpoints=None if its.out is None else its.checkpoints or Checkpoints(),
                 resume=its.out is not None,
                 recall=self._recall,
@@ -245,8 +247,12 @@ class _Bed:
             timeout_s=self._terms.timeout,
             rng=generator(its.seed, "evaluate"),
         )
-        combine = its.evaluate_metrics_aggr_fn
-        return {version: combined(told, its.weighted_by_key, combine)} if told else {}
+        try:
+            combine = its.evaluate_metrics_aggr_fn
+            return {version: combined(told, its.weighted_by_key, combine)} if told else {}
+        except Exception:  # the run is over, and its model safe
+            log.exception("what nodes say of the last version could not be combined")
+            return {}
 
 
 @contextmanager

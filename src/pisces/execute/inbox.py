@@ -54,14 +54,14 @@ class Inbox:
 
     def put(self, said: Said) -> None:
         """From the thread that hears of clients."""
-        match said:
+        self._said.append((self._clock(), said))
+        match said:  # who is counted can be heard of already
             case Joined():
                 self._present.add(said.client)
             case Left():
                 self._present.discard(said.client)
             case Broken():
                 self.is_broken = True
-        self._said.append((self._clock(), said))
         self._bell.put(None)
 
     def wait(self, timeout_s: float) -> None:

@@ -170,15 +170,23 @@ def test_other_names_are_refused() -> None:
         assert len(str(caught.value)) < 200
 
 
+def test_another_kind_of_float_is_converted() -> None:
+    # As numpy makes of float32 when nobody looks: 1 + 2^-40 is 1 then, and 1e300 infinite.
+    found = ARRAYS.flat(record(**{**GOOD, "w": np.full((2, 3), 1 + 2.0**-40)}))
+    assert (found.dtype, found.tolist()) == (np.float32, [1.0] * 6)
+    found = ARRAYS.flat(record(**{**GOOD, "w": np.full((2, 3), 1e300)}))
+    assert np.isinf(found).all()
+
+
 @pytest.mark.parametrize(
     ("w", "says"),
     [
         (np.zeros((3, 2), np.float32), r"w: of shape \(3, 2\), not \(2, 3\)"),
         (np.zeros(6, np.float32), r"w: of shape \(6,\), not \(2, 3\)"),
         (np.zeros((), np.float32), r"w: of shape \(\), not \(2, 3\)"),
-        (np.zeros((2, 3), np.float64), "w: of <f8, not <f4"),
-        (np.zeros((2, 3), ">f4"), "w: of >f4, not <f4"),
-        (np.zeros((2, 3), np.int32), "w: of <i4, not <f4"),
+        (np.zeros((2, 3), np.int64), "w: of <i8, not float32"),
+        (np.zeros((2, 3), ">f4"), "w: of >f4, not float32"),
+        (np.zeros((2, 3), np.int32), "w: of <i4, not float32"),
         (np.zeros((2, 3), np.dtype([("a", "<f4")])), "w: no array as numpy writes it"),
         (Array("float32", (2, 3), "torch.save", b"x" * 100), "w: written as 'torch.save', not"),
         (Array("float32", (2, 3), "numpy.ndarray", b""), "w: no array as numpy writes it"),

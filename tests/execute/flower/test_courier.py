@@ -231,6 +231,14 @@ def test_where_no_reply_can_be_read_it_is_not_the_nodes_fault() -> None:
 # --- errors of Flower's ---------------------------------------------------------------------------
 
 
+def test_what_a_node_tells_stays_in_its_line() -> None:
+    desk = Desk(A)
+    desk.given(0)
+    desk.grid.fail(2, "no data\nINFO all is well \x1b[31m ü")
+    [failed] = desk.turn(0.1)
+    assert failed.reason == "no data\\nINFO all is well \\x1b[31m ü (Flower's error 2)"
+
+
 def test_the_codes_are_flowers_own() -> None:
     from flwr.common.constant import ErrorCode
 

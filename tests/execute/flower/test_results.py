@@ -19,8 +19,18 @@ from pisces.execute.flower import evaluation
 from pisces.execute.flower.arrays import Arrays
 from pisces.execute.flower.evaluation import evaluated
 from pisces.execute.flower.letters import Letters
-from pisces.execute.flower.results import Collected, Hook, mean, result_of
-from pisces.types import Aggregated, Dropped, Evaluated, Failed, Ignored, Left, Weights
+from pisces.execute.flower.results import Collected, Doubts, Hook, mean, result_of
+from pisces.types import (
+    Aggregated,
+    Distrusted,
+    Dropped,
+    Evaluated,
+    Failed,
+    Ignored,
+    Joined,
+    Left,
+    Weights,
+)
 
 ARRAYS, WEIGHTS = Arrays.of(record(w=[1.0, 2.0]), None)
 
@@ -224,3 +234,22 @@ def test_whatever_goes_wrong_there_is_a_result(caplog: pytest.LogCaptureFixture)
     grid.put = lambda letter, reply: Postbox.put(grid, letter, ValueError("odd"))  # type: ignore[method-assign]
     assert asked(grid) == []
     assert "could not be evaluated by nodes" in caplog.messages[-1]
+
+
+def test_it_is_said_whose_updates_are_refused_and_who_is_not_asked_any_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    doubts = Doubts()
+    for client in (0, 1):
+        doubts.record(Joined(0.0, client, 10))
+    for _ in range(3):
+        doubts.record(Failed(1.0, 1, "update refused: loss 4e9", 7))
+        doubts.record(Failed(1.0, 0, "it raised", 8))  # the courier says that
+    doubts.record(Distrusted(2.0, 1))
+    assert caplog.messages == [
+        "client 1: update refused: loss 4e9",
+        "client 1 is not asked any more: it has no credit left",
+    ]
+    caplog.clear()
+    doubts.record(Distrusted(3.0, 0))
+    assert caplog.messages[1].startswith("nobody is left who is trusted: mend the ClientApp")

@@ -22,6 +22,7 @@ from pisces.execute.flower.api import Array, ArrayRecord
 from pisces.types import Layout, Slice, Weights
 
 AVERAGED = ("float16", "float32", "float64")
+FLOATS = {np.dtype(name).str: np.dtype(name) for name in AVERAGED}
 KEPT = "biu"  # kinds of numpy: truth values, integers
 STATISTICS = ("running_mean", "running_var")  # how BatchNorm's are called
 MAGIC = b"\x93NUMPY\x01\x00"  # of numpy's format 1.0; two bytes tell how long the header is
@@ -82,8 +83,9 @@ class Arrays:
                 else f"no array {shortened(name)}"
             )
         flat = np.empty(self.layout.size, self.layout.dtype)
-        for s in self.layout.slices:
-            flat[s.start : s.stop] = _read(record[s.name], s)
+        with np.errstate(over="ignore"):  # what becomes infinite is refused, as all that is
+            for s in self.layout.slices:
+                flat[s.start : s.stop] = _read(record[s.name], s)
         return flat
 
 
@@ -134,8 +136,7 @@ def _layout(averaged: Mapping[str, NDArray[Any]], buffers: set[str]) -> Layout:
 def _read(array: Array, like: Slice) -> NDArray[Any]:
     if array.stype != "numpy.ndarray":
         raise RecordError(f"{like.name}: written as {shortened(array.stype)}, not numpy.ndarray")
-    dtype = np.dtype(like.dtype)
-    shape, is_fortran, start = _header(array.data, like, dtype.str)
+    dtype, shape, is_fortran, start = _header(array.data, like)
     if shape != like.shape:
         raise RecordError(f"{like.name}: of shape {shortened(shape)}, not {like.shape}")
     num_bytes = len(array.data) - start
@@ -145,15 +146,19 @@ def _read(array: Array, like: Slice) -> NDArray[Any]:
     return flat.reshape(shape, order="F").reshape(-1) if is_fortran else flat
 
 
-def _header(data: bytes, like: Slice, dtype: str) -> tuple[tuple[int, ...], bool, int]:
-    """Shape, whether it lies as Fortran's do, and where the numbers begin."""
+def _header(data: bytes, like: Slice) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
+    """Type, shape, whether it lies as Fortran's do, and where the numbers begin.
+
+    A ClientApp may well answer float32 by float64, as numpy does when nobody looks.
+    """
     start = START + int.from_bytes(data[len(MAGIC) : START], "little")
     told = HEADER.fullmatch(data[START:start]) if data.startswith(MAGIC) else None
     if told is None:
         raise RecordError(f"{like.name}: no array as numpy writes it")
-    if told["dtype"] != dtype.encode():
-        raise RecordError(f"{like.name}: of {told['dtype'].decode()[:20]}, not {dtype}")
+    dtype = FLOATS.get(told["dtype"].decode())
+    if dtype is None:
+        raise RecordError(f"{like.name}: of {told['dtype'].decode()[:20]}, not {like.dtype}")
     numbers = [number.strip() for number in told["shape"].split(b",") if number.strip()]
     if not all(number.isdigit() and len(number) < 20 for number in numbers):
         raise RecordError(f"{like.name}: of no shape")
-    return tuple(map(int, numbers)), told["order"] == b"True", start
+    return dtype, tuple(map(int, numbers)), told["order"] == b"True", start

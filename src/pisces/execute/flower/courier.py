@@ -253,7 +253,9 @@ class Courier:
 
 
 def _short(reason: str) -> str:
-    return reason if len(reason) <= LONGEST else f"{reason[:LONGEST]} ..."
+    """Fit for a log: a node may tell anything, also lines and colours of its own."""
+    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in reason[:LONGEST])
+    return plain if len(reason) <= LONGEST else f"{plain} ..."
 
 
 def _arrays_of(content: RecordDict) -> ArrayRecord:

@@ -53,15 +53,16 @@ def _replies(grid: Grid, asked: Iterable[Message], timeout_s: float) -> Iterable
     until = time.monotonic() + timeout_s
     while awaited and time.monotonic() < until:
         for reply in grid.pull_messages(list(awaited)):
-            awaited.discard(reply.metadata.reply_to_message_id)
-            yield reply
+            if reply.metadata.reply_to_message_id in awaited:
+                awaited.remove(reply.metadata.reply_to_message_id)
+                yield reply
         if awaited:
             time.sleep(ASK_S)
 
 
 def _told(reply: Message, weighted_by: str) -> list[MetricRecord]:
     if reply.has_error():
-        log.warning("a node could not evaluate: %.500s", reply.error.reason)
+        log.warning("a node could not evaluate: %.500r", reply.error.reason)
         return []
     records = reply.content.metric_records.values()
     return [record for record in records if _is_size(record.get(weighted_by))][:1]

@@ -11,9 +11,21 @@ from pisces.errors import ConfigError
 from pisces.execute.flower.api import ArrayRecord, MetricRecord, RecordDict, Result
 from pisces.execute.flower.arrays import Arrays
 from pisces.record.lines import TAKEN
-from pisces.types import Aggregated, Dropped, Entry, Evaluated, Failed, Ignored, Weights
+from pisces.types import (
+    Aggregated,
+    Distrusted,
+    Dropped,
+    Entry,
+    Evaluated,
+    Failed,
+    Ignored,
+    Joined,
+    Weights,
+)
 
 log = logging.getLogger("pisces")
+
+REFUSED = "update refused"  # as the client manager says
 
 Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
 Evaluate: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -70,6 +82,34 @@ def mean(contents: list[RecordDict], weighted_by: str) -> MetricRecord:
                 total[0] += size * value
                 total[1] += size
     return MetricRecord({name: total / size for name, (total, size) in sums.items() if size})
+
+
+class Doubts:
+    """A recorder that says whose updates are refused, and who is not asked any more."""
+
+    def __init__(self) -> None:
+        self._refused: set[int] = set()  # and that was said
+        self._trusted: set[int] = set()
+
+    def record(self, entry: Entry) -> None:
+        """Follow whom the server trusts."""
+        match entry:
+            case Joined():
+                self._trusted.add(entry.client)
+            case Failed() if entry.reason.startswith(REFUSED) and entry.client not in self._refused:
+                self._refused.add(entry.client)
+                log.warning("client %d: %s", entry.client, entry.reason)
+            case Distrusted():
+                self._trusted.discard(entry.client)
+                log.warning("client %d is not asked any more: it has no credit left", entry.client)
+                if not self._trusted:
+                    log.error(
+                        "nobody is left who is trusted: mend the ClientApp, or raise limits=Limits("
+                        "...) if what it tells is right, and begin anew"
+                    )
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class Hook:
