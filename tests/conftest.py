@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 from hypothesis import settings
 
+# Flower would make gRPC of every process that tests start keep quiet; this is as if it was not set.
+os.environ.setdefault("GRPC_VERBOSITY", "")
 torch.set_num_threads(1)  # small tensors: more threads cost more than they bring
 settings.register_profile("pisces", deadline=None, print_blob=True)
 settings.load_profile("pisces")

@@ -273,12 +273,12 @@ def fates(lines: Sequence[Line]) -> dict[int, list[str]]:
 
 def in_time(lines: list[Line]) -> list[Line]:
     """With every result of an evaluation where the version was looked at, not where it came in."""
-    evaluated = {line["version"]: line for line in of_kind(lines, "evaluated")}
-    assert len(evaluated) == len(of_kind(lines, "evaluated"))
-    ordered = [evaluated[0]]
+    evaluated = of_kind(lines, "evaluated")
+    assert [line["version"] for line in evaluated] == sorted({x["version"] for x in evaluated})
+    ordered: list[Line] = []
     for line in lines:
         if line["kind"] != "evaluated":
+            while evaluated and evaluated[0]["at"] < line["at"]:
+                ordered.append(evaluated.pop(0))
             ordered.append(line)
-        if line["kind"] == "aggregated":
-            ordered.append(evaluated[line["version"]])
-    return ordered
+    return [*ordered[:-1], *evaluated, *ordered[-1:]]

@@ -101,7 +101,7 @@ def test_what_cannot_be_used(tmp_path: Path) -> None:
         failed = run.becomes("failed", 3, number=THIRD)
         assert all("its reply cannot be used" in line["reason"] for line in failed)
         assert run.of("arrived", number=OTHER) == run.of("arrived", number=THIRD) == []
-        run.process.says(f"client {run.client(THIRD)}: 3 tasks failed in a row")
+        run.process.says("failed 3 in a row, the last by: its reply cannot be used")
         federation.does(THIRD, "train")
         run.becomes("arrived", number=THIRD)
         run.becomes("distrusted", number=OTHER)  # it has used up its credits

@@ -82,8 +82,8 @@ def assert_raises(run: Run) -> None:
     failed = run.becomes("failed", 3, number=RAISES)
     assert all("(Flower's error 2)" in line["reason"] for line in failed)
     assert run.of("arrived", number=RAISES) == []
-    told = f"WARNING pisces: client {run.client(RAISES)}: 3 tasks failed in a row, the last by: "
-    run.process.says(told)
+    run.process.says(f"WARNING pisces: client {run.client(RAISES)} (node ")
+    run.process.says("failed 3 in a row, the last by: ")
 
 
 def assert_nobody_waited(run: Run) -> None:
