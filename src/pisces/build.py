@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pisces import config as cfg
 from pisces import tables, world
-from pisces.clients.checks import Limits, update_bytes
+from pisces.clients.checks import Limits
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
 from pisces.errors import ConfigError
@@ -142,7 +142,6 @@ def flower(
     """An executor over the nodes of a Flower grid, for a run in that folder."""
     from pisces.execute.flower.executor import FlowerExecutor  # it needs a package of its own
 
-    update_bytes(arrays.layout, limits)  # refused now if an update may not be that large
     path = None if folder is None else folder / CLIENTS
     return FlowerExecutor(
         grid,
