@@ -68,6 +68,7 @@ if __name__ == "__main__":
             listen="127.0.0.1:0",
             insecure=True,
             ready=start_clients,
+            terms=server.Terms(at_least=2),  # who comes too late waits for ever
             concurrency=2,
             settings={"buffer_size": 2},
             plan=pisces.Plan(epochs=2, batch_size=20, learning_rate=0.1),
