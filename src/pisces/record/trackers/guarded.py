@@ -44,7 +44,9 @@ class Guarded:
         self.is_done = True  # nothing was begun
         self._tracker, self._turn, self._most_waiting = tracker, turn, most_waiting
         self._waiting: list[Point] = []
-        self._num_spare = 0  # of those that wait: may be left out
+        # Of points that are no evaluations, since it last took some: how many there were, how many
+        # of them wait, and that one in so many does.
+        self._num_spare, self._num_waiting, self._one_in = 0, 0, 1
         self._is_thinned = self._is_over = self._is_given_up = False
         self._summary: Mapping[str, Any] | None = None
 
@@ -59,11 +61,11 @@ class Guarded:
         with self._turn:
             if self.is_done:
                 return
-            self._waiting.append(point)
-            self._num_spare += not point.is_evaluation
-            is_full = self._num_spare > self._most_waiting
-            if is_full:
-                self._thin()
+            if point.is_evaluation:
+                self._waiting.append(point)
+            else:
+                self._add_spare(point)
+            is_full = self._one_in > 1
             self._turn.notify_all()
         if is_full and not self._is_thinned:
             self._is_thinned = True
@@ -90,12 +92,16 @@ class Guarded:
             self.name,
         )
 
-    def _thin(self) -> None:
-        """Leave out every second point that waits, but for evaluations."""
-        spare = [point for point in self._waiting if not point.is_evaluation]
-        kept = {point.number for point in spare[1::2]}  # the newest stays
-        self._waiting = [p for p in self._waiting if p.is_evaluation or p.number in kept]
-        self._num_spare = len(kept)
+    def _add_spare(self, point: Point) -> None:
+        """Where there is no more room, half of those that wait go, and half of those to come."""
+        if self._num_spare % self._one_in == 0:
+            self._waiting.append(point)
+            self._num_waiting += 1
+        self._num_spare += 1
+        if self._num_waiting > self._most_waiting:
+            kept = {p.number for p in [p for p in self._waiting if not p.is_evaluation][::2]}
+            self._waiting = [p for p in self._waiting if p.is_evaluation or p.number in kept]
+            self._num_waiting, self._one_in = len(kept), 2 * self._one_in
 
     # --- the thread's side ------------------------------------------------------------------------
 
@@ -118,7 +124,8 @@ class Guarded:
         """All that wait; none once there is no more to come."""
         with self._turn:
             self._turn.wait_for(lambda: self._waiting or self._is_over)
-            points, self._waiting, self._num_spare = self._waiting, [], 0
+            points, self._waiting = self._waiting, []
+            self._num_spare, self._num_waiting, self._one_in = 0, 0, 1
             return points
 
     def _fail(self, error: BaseException) -> None:
