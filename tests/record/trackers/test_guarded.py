@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ def test_a_full_queue_is_thinned_but_for_evaluations(slow: Slow, warnings: list[
     assert [n for n in numbers if n % 10 == 0] == list(range(0, 10_000, 10))
     spare = [n for n in numbers if n % 10]
     assert 50 <= len(spare) <= 100
-    gaps = [after - before for before, after in zip(spare, spare[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(spare)]
     assert max(gaps) < 1.3 * min(gaps)  # evenly, but for evaluations between
     assert (spare[0], spare[-1] > 9800) == (1, True)
     assert slow.summaries == [{"reason": "time"}]

@@ -1,4 +1,4 @@
-"""Weights & Biases: what is asked of its package, and where it is installed, what it makes of it."""
+"""Weights & Biases: what is asked of its package, and what that, where it is here, makes of it."""
 
 from __future__ import annotations
 
