@@ -30,6 +30,7 @@ from pisces.types import (
 log = logging.getLogger("pisces")
 
 MOST_WAITING = 10_000  # points that are no evaluations
+PAUSE_S = 1.0  # from one lot of points to the next: many at once cost least
 PATIENCE_S = 30.0  # at the end, for all of them together
 COUNTED = (Aggregated, Distrusted, Dropped, Evaluated, Failed, Left, Started, Update)
 
@@ -47,7 +48,8 @@ class Guarded:
         # Of points that are no evaluations, since it last took some: how many there were, how many
         # of them wait, and that one in so many does.
         self._num_spare, self._num_waiting, self._one_in = 0, 0, 1
-        self._is_thinned = self._is_over = self._is_given_up = False
+        self._is_thinned = self._is_given_up = False
+        self._over = threading.Event()
         self._summary: Mapping[str, Any] | None = None
 
     def begin(self, run: Subject, past: Sequence[Point] = ()) -> None:
@@ -76,8 +78,9 @@ class Guarded:
     def end(self, summary: Mapping[str, Any] | None) -> None:
         """Nothing more will come; only the first word counts."""
         with self._turn:
-            if not self._is_over:
-                self._is_over, self._summary = True, summary
+            if not self._over.is_set():
+                self._summary = summary
+                self._over.set()
             self._turn.notify_all()
 
     def give_up(self) -> None:
@@ -112,6 +115,7 @@ class Guarded:
                 self._tracker.track(past)
             while points := self._next():
                 self._tracker.track(points)
+                self._over.wait(PAUSE_S)
             self._tracker.end(self._summary)
         except BaseException as error:  # whatever it is: it is no reason to end the run
             self._fail(error)
@@ -123,7 +127,7 @@ class Guarded:
     def _next(self) -> list[Point]:
         """All that wait; none once there is no more to come."""
         with self._turn:
-            self._turn.wait_for(lambda: self._waiting or self._is_over)
+            self._turn.wait_for(lambda: self._waiting or self._over.is_set())
             points, self._waiting = self._waiting, []
             self._num_spare, self._num_waiting, self._one_in = 0, 0, 1
             return points

@@ -13,13 +13,12 @@ from pisces.record.lines import Line
 from pisces.record.summary import CALLED_OFF, metrics_of
 from pisces.record.trackers.base import Point
 
-EACH = (
-    4096  # so many aggregations have a point each; then every 2nd has, from 8192 on every 4th ...
-)
+# So many aggregations have a point each; then every 2nd has one, from twice as many on every 4th.
+EACH = 1024
 
 
 def has_point(version: int) -> bool:
-    """Is there a point for this aggregation? A million have some 20 000."""
+    """Is there a point for this aggregation? A million have some 6000."""
     return version % (1 << (version // EACH).bit_length()) == 0
 
 

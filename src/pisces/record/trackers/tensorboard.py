@@ -8,6 +8,7 @@ not, so that "relative" is the run's own clock.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,12 +33,12 @@ class TensorBoard(Tracker):
 
     def __init__(self, folder: str | Path | None = None) -> None:
         with needing("TensorBoard", "tensorboard"):
-            import tensorboard  # noqa: F401  # torch brings the rest
+            from tensorboard.compat.proto.summary_pb2 import Summary
             from torch.utils.tensorboard import SummaryWriter
 
         self.needs_folder = folder is None
         self._given = None if folder is None else Path(folder)
-        self._make = SummaryWriter
+        self._make, self._summary = SummaryWriter, Summary
         self._writer: SummaryWriter | None = None
         self._run: Subject | None = None
         self._last: dict[str, float] = {}  # of evaluations
@@ -60,10 +61,11 @@ class TensorBoard(Tracker):
         assert self._writer is not None
         assert self._run is not None
         for point in points:
-            wall_s = self._run.wall_s(point)
-            for name, value in point.values.items():
-                self._writer.add_scalar(name, value, point.version, wall_s)
-            self._writer.add_scalar("seconds", point.at, point.version, wall_s)
+            # All values of a point in one event: a tenth of what one event each would cost.
+            values = [*point.values.items(), ("seconds", point.at)]
+            parts = [self._summary.Value(tag=_tag(n), simple_value=value) for n, value in values]
+            file = self._writer._get_file_writer()
+            file.add_summary(self._summary(value=parts), point.version, self._run.wall_s(point))
             if point.is_evaluation:
                 self._last |= point.values
         self._writer.flush()
@@ -86,6 +88,11 @@ class TensorBoard(Tracker):
         assert self._run is not None
         for part in hparams(dict(self._run.parameters), dict(self._last)):
             self._writer._get_file_writer().add_summary(part)
+
+
+def _tag(name: str) -> str:
+    """A name as TensorBoard takes it."""
+    return re.sub(r"[^-/\w. ]", "_", name).lstrip("/")
 
 
 def _table(values: Mapping[str, Scalar]) -> str:
