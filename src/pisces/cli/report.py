@@ -108,13 +108,16 @@ def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path) -> 
     of_metric = re.sub(r"[^\w.-]", "_", metric)[:100]
     names = (of_metric, "staleness", "involvement")
     curves, stale, involved = (out / f"{name}.png" for name in names)
-    plots.accuracy_over_time(runs, curves, target, metric=metric)
+    pictures = [stale, involved]
+    if target is not None and len({run.protocol for run in runs}) > 1:
+        pictures.insert(0, out / "time_to_target.png")
+        plots.time_to_target(runs, pictures[0], target, metric=metric)
+    if plots.accuracy_over_time(runs, curves, target, metric=metric):
+        pictures.insert(0, curves)
+    else:
+        _warn(f"no picture of {metric} over time: nothing was evaluated")
     plots.staleness(runs, stale)
     plots.involvement(runs, involved)
-    pictures = [curves, stale, involved]
-    if target is not None and len({run.protocol for run in runs}) > 1:
-        pictures.insert(1, out / "time_to_target.png")
-        plots.time_to_target(runs, pictures[1], target, metric=metric)
     return [str(path) for path in pictures]
 
 
@@ -149,14 +152,12 @@ def _warn_of_differences(runs: Sequence[Run]) -> None:
         different = [key for key in {**first, **world} if first.get(key) != world.get(key)]
         if different:
             keys = ", ".join(sorted(different)[:3])
-            stderr.print(
-                f"not the same world: {runs[0].path} and {run.path} differ in {keys}",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
-                style="yellow",
-            )
+            _warn(f"not the same world: {runs[0].path} and {run.path} differ in {keys}")
             return
+
+
+def _warn(message: str) -> None:
+    stderr.print(message, soft_wrap=True, highlight=False, markup=False, style="yellow")
 
 
 def _world_of(run: Run) -> dict[str, Any]:
