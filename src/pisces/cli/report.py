@@ -13,9 +13,9 @@ import typer
 from pisces.cli.console import Json, print_json, stdout
 from pisces.cli.sharing import Csv, Figures, Html, Pdf, Png, Svg, Wanted, Width, warn, write
 from pisces.errors import RunError
-from pisces.policy import ANSWERS
 from pisces.record.reader import Run, find_runs
 from pisces.report.compare import compare, is_cut_short
+from pisces.report.settings import differences_of_world
 from pisces.report.table import comparison_table, run_table
 from pisces.stop import lower_is_better
 
@@ -78,6 +78,9 @@ def report(
     pictures = out or (None if wanted else folders[0])
     if len(runs) == 1:
         _show_run(runs[0], goal, by, pictures, files, as_json=as_json, quiet=quiet)
+    elif goal is None and files:
+        warn("no table: these runs have no target in common; say one with --target 0.9")
+        _name([], [] if quiet else files)
     elif goal is None:
         raise RunError("these runs have no target in common: say one with --target 0.9")
     else:
@@ -185,25 +188,11 @@ def _check_target(runs: Sequence[Run], target: float | None, metric: str) -> Non
 
 def _warn_of_differences(runs: Sequence[Run]) -> None:
     """Times are worth comparing only in the same world."""
-    first = _world_of(runs[0])
-    for run in runs[1:]:
-        world = _world_of(run)
-        different = [key for key in {**first, **world} if first.get(key) != world.get(key)]
-        if different:
-            keys = ", ".join(sorted(different)[:3])
-            warn(f"not the same world: {runs[0].path} and {run.path} differ in {keys}")
-            return
-
-
-def _world_of(run: Run) -> dict[str, Any]:
-    """All settings but those that may differ in a comparison, dotted."""
-    free = ("protocol", "protocols", *ANSWERS, "seed", "stop", "evaluate")
-    tables = {k: v for k, v in run.config.items() if k not in free}
-    return {
-        f"{table}.{key}": value
-        for table, values in tables.items()
-        for key, value in (values if isinstance(values, dict) else {"": values}).items()
-    }
+    found = differences_of_world(runs)
+    if found is not None:
+        run, keys = found
+        first = ", ".join(keys[:3])
+        warn(f"not the same world: {runs[0].path} and {run.path} differ in {first}")
 
 
 def _common(runs: Sequence[Run], setting: str) -> Any:
