@@ -44,5 +44,3 @@ def styles_of(names: Collection[str]) -> dict[str, Style]:
     in_order = chain(first[len(MAIN) :], first[: len(MAIN)], islice(styles(), len(COLOURS), None))
     left = (style for style in in_order if style not in taken)
     return {name: owned[name] if name in owned else next(left) for name in names}
-
-
