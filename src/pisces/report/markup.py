@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -72,14 +72,3 @@ def data_block(identity: str, value: Any) -> Html:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Html(f'<script type="application/json" id="{html.escape(identity)}">{text}</script>')
-
-
-def plain_text(value: Any) -> Any:
-    """A value for plotly.js with all its texts escaped: it reads some HTML in them."""
-    if isinstance(value, str):
-        return html.escape(value, quote=False)
-    if isinstance(value, Mapping):
-        return {key: plain_text(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_text(part) for part in value]
-    return value
