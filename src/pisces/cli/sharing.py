@@ -85,11 +85,13 @@ def write(
     width = width_of(wanted.width or PAGE_WIDTH)
     material = Material(runs, target, metric)
     written: list[Path] = []
+    missing: dict[str, None] = {}
     for kind, place in wanted.places.items():
         files, left_out = share(material, kind, place, wanted.names, width)
         written += files
-        for words in left_out:
-            warn(f"left out: {words}")
+        missing |= dict.fromkeys(left_out)
+    for words in missing:
+        warn(f"left out: {words}")
     if wanted.html is not None:
         from pisces.report.page import write_page
 

@@ -52,14 +52,19 @@ class Chapter:
 
     def show(self, figure: Figure, level: str = "h3") -> None:
         """Add a figure with its words; one that has nothing to show is only told of."""
-        heading = tag(level, figure.title)
+        heading, words = tag(level, _begun(figure.title)), _begun(figure.words)
         if not figure.data:
-            self.say(heading, tag("p", figure.words, class_="note"))
+            self.say(heading, tag("p", words, class_="note"))
             return
         key = f"{self.key}-{len(self.figures)}"
         self.figures.append(Shown(key, figure.data, figure.layout))
         place = tag("div", class_="plot", data_figure=key, role="img", aria_label=figure.title)
-        self.say(heading, tag("figure", place, tag("figcaption", figure.words)))
+        self.say(heading, tag("figure", place, tag("figcaption", words)))
+
+
+def _begun(text: str) -> str:
+    """As a sentence begins."""
+    return text[:1].upper() + text[1:]
 
 
 def title_of(runs: Sequence[Run]) -> str:

@@ -82,7 +82,10 @@ def chosen(names: Iterable[str], material: Material) -> dict[str, Picture]:
             raise RunError(f"figure {name!r}: {missing}")
     if asked:
         return {name: PICTURES[name] for name in asked}
-    return {name: p for name, p in PICTURES.items() if not p.missing(material)}
+    able = {name: picture for name, picture in PICTURES.items() if not picture.missing(material)}
+    if len({run.protocol for run in material.runs}) == 1:
+        able.pop("times", None)  # one bar beside nothing tells nothing; who wants it names it
+    return able
 
 
 def drawn(name: str, material: Material, paper: Paper = SCREEN) -> Figure | None:

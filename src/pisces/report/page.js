@@ -34,12 +34,7 @@
     const ink = css("--ink");
     const narrow = place.clientWidth < 520;
     const own = { ...layout, template: theme() };
-    if (narrow) {
-      own.margin = { l: 10, r: 10, t: 20, b: 40, ...layout.margin };
-      own.legend = { ...layout.legend, orientation: "h", x: 0, xanchor: "left", y: -0.25,
-        yanchor: "top" };
-    }
-    return Plotly.react(place, seen(data, ink), own, { ...config, displayModeBar: !narrow });
+    return Plotly.react(place, seen(data, ink), own, narrow ? { ...config, displayModeBar: false } : config);
   };
   const places = [...document.querySelectorAll("[data-figure]")];
   const drawAll = () => places.filter((p) => p.dataset.drawn).forEach(draw);

@@ -69,12 +69,12 @@ def share(
     paths = _places(kind, place, list(pictures), is_chosen=bool(names))
     written, left_out = [], []
     for name, path in paths.items():
-        if kind == "csv":
-            write_csv(path, pictures[name].columns(material))
-        elif not _draw(name, material, path, Paper(width)):
+        is_csv = kind == "csv"
+        done = _tell(name, material, path) if is_csv else _draw(name, material, path, Paper(width))
+        if done:
+            written.append(path)
+        else:
             left_out.append(f"{name}: {pictures[name].empty}")
-            continue
-        written.append(path)
     return written, left_out
 
 
@@ -110,6 +110,14 @@ def _cell(value: Any) -> Any:
         return None
     is_formula = isinstance(value, str) and value.startswith(FORMULAS)
     return f"'{value}" if is_formula else value
+
+
+def _tell(name: str, material: Material, path: Path) -> bool:
+    columns = PICTURES[name].columns(material)
+    has_rows = any(len(column) for column in columns.values())
+    if has_rows:
+        write_csv(path, columns)
+    return has_rows
 
 
 def _draw(name: str, material: Material, path: Path, paper: Paper) -> bool:
