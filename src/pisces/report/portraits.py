@@ -19,6 +19,7 @@ from pisces.report.tasks import Aggregation, Log, Outcome, Score, TaskFacts
 
 MOST_ROWS = 40  # clients in a timeline; more are lines nobody can tell apart
 ROW = 0.08  # inches
+SKEWED = 10  # times the median: a scale that shows the largest would hide the others
 MAP = "viridis_r"  # fresh is bright; told apart also by the colour-blind, and in grey
 FATES: dict[Outcome, tuple[str, str]] = {  # colour and hatching of what has no staleness
     "dropped": ("0.75", ""),
@@ -192,6 +193,10 @@ def scores(rows: Iterable[Score], *, paper: Paper = SCREEN) -> Figure | None:
             draw_points(axes, dots, marker, colour, label)
         _add_key(figure, axes)
         axes.set(xlabel="time (s)", ylabel="score")
+        values = [s.terms["score"] or 0.0 for s in known]
+        if max(values) > SKEWED * abs(float(np.median(values))):
+            axes.set_yscale("symlog", linthresh=1.0)  # zero has a place, too
+            axes.set_ylim(bottom=0.0 if min(values) >= 0 else None)
         axes.set_xlim(left=0)
     return figure
 

@@ -153,7 +153,9 @@ def _staleness(s: Mapping[str, Any], bound: float | None) -> str:
 
 def _trust(s: Mapping[str, Any]) -> str:
     distrusted, num = s["distrusted"], s["num_outliers"]
-    outliers = f"{count(num, 'update')} {_was(num)} taken for outliers"
+    outliers = (
+        f"{count(num, 'update')} {_was(num)} taken for {'an outlier' if num == 1 else 'outliers'}"
+    )
     if not distrusted:
         return "No client was distrusted." if not num else f"{outliers}; no client was distrusted."
     whom = f"{'client' if len(distrusted) == 1 else 'clients'} {listed(distrusted)}"
