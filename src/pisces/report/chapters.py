@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count as counting
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from pisces.record.reader import Run
 from pisces.report import figures
 from pisces.report.again import make_again, settings_of, software
+from pisces.report.bands import median_curves
 from pisces.report.compare import Row, compare, is_cut_short
 from pisces.report.figures import Figure
 from pisces.report.ledger import Ledger, overview
@@ -21,6 +21,7 @@ from pisces.report.settings import differences_of_world
 from pisces.report.table import duration, speedup_text, time_text
 
 MOST_PORTRAITS = 4  # runs that are drawn one by one
+MOST_LINES = 8  # runs whose curves are drawn one by one
 MOST_COST_ROWS = 24  # runs whose costs have a row each
 NO_DECISIONS = (
     "The log does not say why clients were picked: the run was recorded without its decisions, or "
@@ -85,9 +86,9 @@ def chapters(
     if len(runs) == 1:
         yield _short(ledgers[0], target, metric)
         yield _portrait(ledgers[0], target, metric, "pictures", "Pictures")
+        yield _costs(ledgers)
     else:
         yield from _several(ledgers, target, metric, reference)
-    yield _costs(ledgers)
     yield _written("settings", "Settings", settings_of(runs))
     yield _written("again", "Make it again", [*software(runs), *make_again(runs)])
 
@@ -106,23 +107,29 @@ def _several(
     counted = [ledger for ledger in ledgers if not is_cut_short(ledger.run)]
     drawn = counted or list(ledgers)
     goal = target if counted else None
-    chapter.show(figures.compare_curves(drawn, target=goal, metric=metric))
+    if len(drawn) > MOST_LINES:
+        chapter.show(median_curves([ledger.run for ledger in drawn], goal, metric))
+    else:
+        chapter.show(figures.compare_curves(drawn, target=goal, metric=metric))
     if goal is not None:
         chapter.show(figures.compare_times(drawn, target=goal, metric=metric))
         chosen = rows[0].protocol if rows else reference
         chapter.show(figures.compare_speedups(drawn, target=goal, metric=metric, reference=chosen))
     yield chapter
-    for number, ledger in zip(counting(1), _first_of_each(drawn), strict=False):
+    yield _costs(ledgers)
+    order = [row.protocol for row in rows or ()]
+    for number, ledger in enumerate(_first_of_each(drawn, order), start=1):
         title = f"A closer look: {ledger.run.name}"
         yield _portrait(ledger, target, metric, f"run-{number}", title)
 
 
-def _first_of_each(ledgers: Sequence[Ledger]) -> list[Ledger]:
-    """One run of each protocol, of the first few."""
+def _first_of_each(ledgers: Sequence[Ledger], order: Sequence[str]) -> list[Ledger]:
+    """One run of each protocol, of the first few, in the order of the comparison."""
     first: dict[str, Ledger] = {}
     for ledger in ledgers:
         first.setdefault(ledger.run.protocol, ledger)
-    return list(first.values())[:MOST_PORTRAITS]
+    names = dict.fromkeys([*order, *first])
+    return [first[name] for name in names if name in first][:MOST_PORTRAITS]
 
 
 # --- in short -------------------------------------------------------------------------------------
@@ -236,7 +243,9 @@ def _costs(ledgers: Sequence[Ledger]) -> Chapter:
     if len(rows) > MOST_COST_ROWS:
         rows = _by_protocol(rows)
         chapter.say(tag("p", "Medians over the runs of a protocol."))
-    keys = list(dict.fromkeys(key for row in rows for key in row))
+    # A name says protocol and seed; where a run's folder is, is nobody's concern.
+    aside = {"run", "protocol", "seed"} if any("name" in row for row in rows) else {"run"}
+    keys = [key for key in dict.fromkeys(k for row in rows for k in row) if key not in aside]
     known = [key for key in keys if any(row.get(key) is not None for row in rows)]
     heads = [key.replace("_", " ") for key in known]
     chapter.say(table(heads, [[_told(key, row.get(key)) for key in known] for row in rows]))
