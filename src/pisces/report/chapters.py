@@ -22,7 +22,13 @@ from pisces.report.table import duration, speedup_text, time_text
 
 MOST_PORTRAITS = 4  # runs that are drawn one by one
 MOST_LINES = 8  # runs whose curves are drawn one by one
-MOST_COST_ROWS = 24  # runs whose costs have a row each
+MOST_COST_ROWS = 8  # runs whose costs have a row each
+HEADS = {"name": "run", "time_s": "time", "wall_s": "wall time", "reason": "ended by"}
+HOW_COUNTED = (
+    "Wasted are tasks whose updates went into no version. Samples are the examples of every update "
+    "that arrived, counted once however often they were trained on. Bytes are what goes over the "
+    "wire if each task fetches the model and each update brings one back, uncompressed."
+)
 NO_DECISIONS = (
     "The log does not say why clients were picked: the run was recorded without its decisions, or "
     "by an older version."
@@ -247,8 +253,9 @@ def _costs(ledgers: Sequence[Ledger]) -> Chapter:
     aside = {"run", "protocol", "seed"} if any("name" in row for row in rows) else {"run"}
     keys = [key for key in dict.fromkeys(k for row in rows for k in row) if key not in aside]
     known = [key for key in keys if any(row.get(key) is not None for row in rows)]
-    heads = [key.replace("_", " ") for key in known]
+    heads = [HEADS.get(key, key.replace("_", " ")) for key in known]
     chapter.say(table(heads, [[_told(key, row.get(key)) for key in known] for row in rows]))
+    chapter.say(tag("p", HOW_COUNTED, class_="note"))
     return chapter
 
 

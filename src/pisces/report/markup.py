@@ -50,10 +50,12 @@ def table(
         tag("tr", tag("th", first, scope="row"), *(_cell(cell) for cell in rest))
         for first, *rest in rows
     ]
-    title = tag("caption", caption) if caption else ""
-    whole = tag("table", title, tag("thead", head), tag("tbody", *body), class_=kind)
+    whole = tag("table", tag("thead", head), tag("tbody", *body), class_=kind)
     # Reachable by the keyboard, which has to scroll what is wider than the screen.
-    return tag("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)
+    name = caption or f"Table: {', '.join(map(str, heads))}"
+    scrolled = tag("div", whole, class_="wide", tabindex="0", role="region", aria_label=name)
+    # Above and not in the table, where it would be as wide as that.
+    return joined([tag("p", caption, class_="note"), scrolled]) if caption else scrolled
 
 
 class Marked(str):
