@@ -233,7 +233,7 @@ def test_attributes_are_escaped() -> None:
 
 def test_hundreds_of_runs_stay_readable(make_run: MakeRun) -> None:
     accuracies = {float(t): min(0.9, t / 100) for t in range(0, 100, 2)}
-    runs = [make_run(p, s, accuracies) for p in ("pisces", "oort", "fedavg") for s in range(60)]
+    runs = [make_run(p, s, accuracies) for p in ("pisces", "oort", "fedavg") for s in range(40)]
     text = page(runs, 0.8)
     assert len(text) < 600_000  # without the library
     assert "Medians over the runs of a protocol." in Seen(text).text

@@ -66,8 +66,10 @@ class Picture:
         """Why it is not drawn of these runs, if so, and what to do."""
         if self.of_one and len(material.all_runs) > 1:
             return f"it is of one run, and there are {len(material.all_runs)}: give one run folder"
-        if self.needs_target and material.goal is None:
+        if self.needs_target and material.target is None:
             return "there is no target: say one with --target 0.9"
+        if self.needs_target and material.goal is None:
+            return "none of these runs has come to its end: finish one"
         return None
 
 

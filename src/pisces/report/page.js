@@ -2,7 +2,11 @@
 (() => {
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // Paper is white, whatever the screen; the print styles count only after `beforeprint`.
+  const printed = { "--ink": "#000", "--soft": "#444", "--grid": "#ddd", "--paper": "#fff" };
+  let printing = false;
+  const css = (name) => printing ? printed[name]
+    : getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   // Figures say nothing of the colours of text and paper: they are the page's.
   const theme = () => {
     const [ink, soft, grid, paper] = ["--ink", "--soft", "--grid", "--paper"].map(css);
@@ -54,6 +58,6 @@
   places.forEach((place) => watcher.observe(place));
   dark.addEventListener("change", drawAll);
   const all = () => places.forEach((p) => (p.dataset.drawn ? draw(p) : first(p)));
-  window.addEventListener("beforeprint", all);
-  window.addEventListener("afterprint", drawAll);
+  window.addEventListener("beforeprint", () => { printing = true; all(); });
+  window.addEventListener("afterprint", () => { printing = false; drawAll(); });
 })();
