@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from pisces.record.reader import Run
 from pisces.report import figures
 from pisces.report.again import make_again, settings_of, software
@@ -15,20 +13,14 @@ from pisces.report.bands import median_curves
 from pisces.report.compare import Row, compare, is_cut_short
 from pisces.report.figures import Figure
 from pisces.report.ledger import Ledger, overview
-from pisces.report.markup import Html, joined, table, tag
+from pisces.report.markup import Html, joined, tag
+from pisces.report.page_tables import comparison_table, cost_table
 from pisces.report.sentences import about_comparison, about_run, count, listed
 from pisces.report.settings import differences_of_world
-from pisces.report.table import duration, speedup_text, time_text
 
 MOST_PORTRAITS = 4  # runs that are drawn one by one
+FEWER_ROWS = (20, 10, 5)  # clients of a timeline, where the usual number has too many tasks
 MOST_LINES = 8  # runs whose curves are drawn one by one
-MOST_COST_ROWS = 8  # runs whose costs have a row each
-HEADS = {"name": "run", "time_s": "time", "wall_s": "wall time", "reason": "ended by"}
-HOW_COUNTED = (
-    "Wasted are tasks whose updates went into no version. Samples are the examples of every update "
-    "that arrived, counted once however often they were trained on. Bytes are what goes over the "
-    "wire if each task fetches the model and each update brings one back, uncompressed."
-)
 NO_DECISIONS = (
     "The log does not say why clients were picked: the run was recorded without its decisions, or "
     "by an older version."
@@ -109,7 +101,7 @@ def _several(
     yield _short_of_all(runs, rows, target, metric)
     chapter = Chapter("comparison", "Side by side")
     if rows is not None and target is not None:
-        chapter.say(_comparison_table(rows, target, metric))
+        chapter.say(comparison_table(rows, target, metric))
     counted = [ledger for ledger in ledgers if not is_cut_short(ledger.run)]
     drawn = counted or list(ledgers)
     goal = target if counted else None
@@ -205,7 +197,7 @@ def _portrait(ledger: Ledger, target: float | None, metric: str, key: str, title
     chapter = Chapter(key, title)
     goal = None if is_cut_short(ledger.run) and key != "pictures" else target
     chapter.show(figures.curve(ledger, metric=metric, target=goal))
-    chapter.show(figures.timeline(ledger))
+    chapter.show(_timeline(ledger))
     chapter.show(figures.intervals(ledger))
     chapter.show(figures.contributors(ledger))
     chapter.show(figures.staleness(ledger))
@@ -213,80 +205,18 @@ def _portrait(ledger: Ledger, target: float | None, metric: str, key: str, title
     return chapter
 
 
-def _comparison_table(rows: Sequence[Row], target: float, metric: str) -> Html:
-    heads = (
-        "protocol",
-        f"time to {metric.replace('_', ' ')} {target:g}",
-        f"speed-up of {rows[0].protocol}",
-        "runs",
-        "versions",
-        "updates",
-        "max staleness",
-        f"final {metric.replace('_', ' ')}",
-        "wall time",
-    )
-    cells = [
-        (
-            row.protocol,
-            time_text(row),
-            "" if number == 0 else speedup_text(row),
-            f"{len(row.seeds)}" + (f"\n{row.num_cut_short} cut short" * bool(row.num_cut_short)),
-            _number(row.versions),
-            _number(row.updates),
-            _number(row.max_staleness),
-            "-" if row.final is None else f"{row.final:.4g}",
-            duration(row.wall_s),
-        )
-        for number, row in enumerate(rows)
-    ]
-    caption = "Medians over seeds; below a speed-up its 95 % interval, or the range of fewer pairs."
-    return table(heads, cells, caption=caption)
+def _timeline(ledger: Ledger) -> Figure:
+    """As many clients as can be drawn task by task: here nobody can ask for another span."""
+    drawn = [figures.timeline(ledger)]
+    for num in FEWER_ROWS:
+        if any(trace["type"] == "heatmap" for trace in drawn[-1].data):
+            drawn.append(figures.timeline(ledger, num=num))
+    is_shaded = any(trace["type"] == "heatmap" for trace in drawn[-1].data)
+    return drawn[0] if is_shaded else drawn[-1]
 
 
 def _costs(ledgers: Sequence[Ledger]) -> Chapter:
-    chapter = Chapter("costs", "What it cost")
-    rows = figures.costs(ledgers)
-    if len(rows) > MOST_COST_ROWS:
-        rows = _by_protocol(rows)
-        chapter.say(tag("p", "Medians over the runs of a protocol."))
-    # A name says protocol and seed; where a run's folder is, is nobody's concern.
-    aside = {"run", "protocol", "seed"} if any("name" in row for row in rows) else {"run"}
-    keys = [key for key in dict.fromkeys(k for row in rows for k in row) if key not in aside]
-    known = [key for key in keys if any(row.get(key) is not None for row in rows)]
-    heads = [HEADS.get(key, key.replace("_", " ")) for key in known]
-    chapter.say(table(heads, [[_told(key, row.get(key)) for key in known] for row in rows]))
-    chapter.say(tag("p", HOW_COUNTED, class_="note"))
-    return chapter
-
-
-def _by_protocol(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(str(row.get("protocol")), []).append(row)
-    return [{"protocol": name, "runs": len(g), **_medians(g)} for name, g in groups.items()]
-
-
-def _medians(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key in rows[0]:
-        values = [row[key] for row in rows if row.get(key) is not None]
-        if key != "seed" and values and all(type(value) in (int, float) for value in values):
-            found[key] = float(np.median(values))
-    return found
-
-
-def _told(key: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, str):
-        return value
-    return duration(value) if key.endswith("_s") else _number(value)
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.4g}"
+    return _written("costs", "What it cost", [cost_table(figures.costs(ledgers))])
 
 
 def _written(key: str, title: str, content: Sequence[Html]) -> Chapter:

@@ -20,6 +20,7 @@ from pisces.report.tasks import Aggregation, Log, Outcome, Score, TaskFacts
 MOST_ROWS = 40  # clients in a timeline; more are lines nobody can tell apart
 ROW = 0.08  # inches
 SKEWED = 10  # times the median: a scale that shows the largest would hide the others
+MANY = 4000  # dots; more are drawn fainter, or nothing but a block of colour is seen
 MAP = "viridis_r"  # fresh is bright; told apart also by the colour-blind, and in grey
 FATES: dict[Outcome, tuple[str, str]] = {  # colour and hatching of what has no staleness
     "dropped": ("0.75", ""),
@@ -217,9 +218,9 @@ def draw_points(
         marker,
         color=colour,
         label=label,
-        markersize=4 if is_cross else 2.5,
+        markersize=4 if is_cross else 2.5 if len(points) < MANY else 1.5,
         markeredgewidth=1.0 if is_cross else 0.0,
-        alpha=1.0 if is_cross else 0.6,
+        alpha=1.0 if is_cross else max(0.02, min(0.6, 0.6 * MANY / len(points))),
         rasterized=True,  # a vector picture of a million dots is of no use to anybody
         zorder=3 if is_cross else 2,
     )

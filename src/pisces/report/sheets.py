@@ -65,7 +65,8 @@ def draw_target(axes: Axes, target: float, *, named: bool = True) -> None:
 
 
 def draw_dots(axes: Axes, style: Style, x: ArrayLike, y: ArrayLike) -> None:
-    """A dot for each of very many."""
+    """A dot for each of very many; the more there are, the fainter."""
+    num = max(1, np.size(x))
     axes.plot(
         x,
         y,
@@ -73,7 +74,7 @@ def draw_dots(axes: Axes, style: Style, x: ArrayLike, y: ArrayLike) -> None:
         color=style.colour,
         markersize=4,
         markeredgewidth=0,
-        alpha=0.5,
+        alpha=max(0.05, min(0.5, 1500 / num)),
         rasterized=True,  # a vector picture of a million dots is of no use to anybody
     )
 
