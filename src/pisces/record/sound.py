@@ -82,6 +82,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 _COUNTS = (
     *("versions", "num_clients", "num_clients_started", "num_started", "num_updates"),
     *("num_aggregated", "num_dropped", "num_failed", "num_called_off", "num_left"),
+    "num_under_way",
 )
 _SUMMARY: Mapping[str, Check] = {
     "reason": _if_any(_is_text),
