@@ -228,7 +228,7 @@ class Loop:
             if turn.starts_after:
                 return not len(view.free)
             return not len(view.free) or self.pacer.slots(view) > 0
-        nobody_to_come = self._ends.never_ended.issuperset(view.running.task_ids.tolist())
+        nobody_to_come = self._ends.unheard.issuperset(view.running.task_ids.tolist())
         made_then = as_recorded and turn.aggregated is not None
         return made_then and nobody_to_come and self._next_call() == math.inf
 

@@ -22,6 +22,7 @@ CALLED_OFF = "called off: "
 AT_THE_END = "the run stopped"
 DOUBTED = "its loss is doubted"
 NOT_FINITE = "the model would not be finite"
+_UNHEARD = (CALLED_OFF, AT_THE_END)
 _EVENTS = ("joined", "arrived", "failed", "left", "ignored")
 _TOLD = ("dropped", "outlier", "distrusted")  # of what arrived
 
@@ -56,23 +57,23 @@ class Ends:
 
     at: float
     reason: str | None  # none: it was killed, or goes on
-    never_ended: frozenset[int]  # tasks that ran until the run was stopped
+    unheard: frozenset[int]  # tasks that were called off, or ran until the run was stopped
     most_buffered: int | None  # how many updates fitted in memory, if they ever came to that
 
     @classmethod
     def of(cls, log: Log) -> Ends:
         """Read it once."""
-        at, reason, never_ended, full = 0.0, None, set[int](), list[int]()
+        at, reason, unheard, full = 0.0, None, set[int](), list[int]()
         for line in log():
             at = line["at"] if line["kind"] != "evaluated" else at
             match line:
                 case {"kind": "stopped"}:
                     reason = line["reason"]
-                case {"kind": "failed", "task": task, "reason": "the run stopped"}:
-                    never_ended.add(task)
+                case {"kind": "failed", "task": task} if line["reason"].startswith(_UNHEARD):
+                    unheard.add(task)
                 case {"kind": "aggregated", "reason": why} if why == FULL:
                     full.append(len(line["tasks"]))
-        return cls(at, reason, frozenset(never_ended), min(full, default=None))
+        return cls(at, reason, frozenset(unheard), min(full, default=None))
 
     def has(self, line: Line) -> bool:
         """Was this written when all was over?"""

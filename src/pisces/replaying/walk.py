@@ -114,8 +114,11 @@ class Compared:
 
 
 def _shown(acts: Iterable[Act], timed: bool) -> list[tuple[object, ...]]:
-    """In real time a decision is the same if it is about the same, be it a little late."""
-    return [(act.kind, act.at if timed else None, act.tasks) for act in acts]
+    """In real time a decision is the same if it is about the same, be it a little late.
+
+    A dead end is found when others have been called off, so their order is of no interest.
+    """
+    return sorted((act.kind, act.at if timed else 0.0, act.tasks) for act in acts)
 
 
 Pace = tuple[tuple[str, ...], Pacer, list[str]]
