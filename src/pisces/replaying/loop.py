@@ -18,7 +18,7 @@ from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
 from pisces.coordinator import FULL
 from pisces.errors import RunError
-from pisces.policy import Judge, Pacer, Verdict
+from pisces.policy import Judge, Pacer, Trait, Verdict
 from pisces.record.lines import Line
 from pisces.replaying.events import event_of, task_of
 from pisces.replaying.turns import Ends, Turn
@@ -63,9 +63,9 @@ class Loop:
         self._gone: set[int] = set()  # tasks called off here, and perhaps not in the run
 
     @property
-    def version(self) -> int:
-        """The newest."""
-        return self._manager.version
+    def lacks_steps(self) -> bool:
+        """Does the pace go by steps, and nobody told any?"""
+        return Trait.STEPS in self.pacer.needs and not self._manager.table.facts.num_steps.any()
 
     def take_in(self, turn: Turn, *, as_recorded: bool) -> list[Act]:
         """One turn, and what the pacer wanted before; returns what was decided.

@@ -130,7 +130,7 @@ def _replayed(run: Run, own: Pacer, rules: Rules, paces: Sequence[Pace]) -> list
     recorded, mine, others = walk(log, ends, own, rules, [pacer for _, pacer, _ in paces])
     if not recorded.num_starts:
         raise RunError(f"{run.path}: nobody was started in it yet: there is nothing to replay")
-    check = _check(recorded, mine, run, rules, ends)
+    check = _check(recorded, mine, rules)
     return [
         Replayed(
             path=run.path,
@@ -180,7 +180,7 @@ def _figures(decisions: Sequence[Decision], num_dropped: int, pacer: Pacer) -> F
     return Figures.of(decisions, num_dropped, bound)
 
 
-def _check(recorded: Recorded, mine: Compared, run: Run, rules: Rules, ends: Ends) -> Check:
+def _check(recorded: Recorded, mine: Compared, rules: Rules) -> Check:
     pairs = list(zip(recorded.decisions, mine.loop.decisions, strict=False))
     same = [(a, b) for a, b in pairs if (a.tasks, a.staleness) == (b.tasks, b.staleness)]
     if not rules.real_time:
@@ -191,5 +191,5 @@ def _check(recorded: Recorded, mine: Compared, run: Run, rules: Rules, ends: End
         num_same=len(same),
         most_apart_s=max((abs(a.at - b.at) for a, b in same), default=0.0),
         differs_at=mine.differs_at,
-        why=() if mine.differs_at is None else words.why(mine, run, rules, ends),
+        why=() if mine.differs_at is None else words.why(mine, rules),
     )
