@@ -1,9 +1,9 @@
 """A run's log with another pace: what it would have decided, and what nobody can know of that.
 
-    import pisces.replaying
+import pisces.replaying
 
-    replayed = pisces.replaying.replay(pisces.load("runs/first"), ["pace.bound=10"])
-    replayed.replayed.staleness_max, replayed.differs_at, replayed.caveats
+replayed = pisces.replaying.replay(pisces.load("runs/first"), ["pace.bound=10"])
+replayed.replayed.staleness_max, replayed.differs_at, replayed.caveats
 """
 
 from pisces.replaying.values import Check, Decision, Difference, Figures, Replayed, Unknown

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -110,7 +111,9 @@ def _values(change: str) -> Iterable[str]:
     key, equals, raw = change.partition("=")
     if not equals or any(mark in raw for mark in "[{\"'"):
         return [change]
-    return [f"{key.strip()}={value.strip()}" for value in raw.split(",") if value.strip()] or [change]
+    return [f"{key.strip()}={value.strip()}" for value in raw.split(",") if value.strip()] or [
+        change
+    ]
 
 
 def pacer_of(source: Source, changes: Sequence[str]) -> Pacer:
@@ -130,13 +133,10 @@ def pacer_of(source: Source, changes: Sequence[str]) -> Pacer:
 
 def problems(source: Source, pacer: Pacer) -> list[str]:
     """Why a run with this pace would be refused, though it can be replayed."""
-    found = []
-    for check in (
-        lambda policies: check_sense(policies),
-        lambda policies: check_deadline(policies, source.deadline_s),
-    ):
+    policies, found = replace(source.policies, pacer=pacer), []
+    for check in (check_sense, partial(check_deadline, deadline_s=source.deadline_s)):
         try:
-            check(replace(source.policies, pacer=pacer))
+            check(policies)
         except ConfigError as error:
             found.append(str(error))
     return found

@@ -46,9 +46,7 @@ class Turn:
     @property
     def has_decided(self) -> bool:
         """Did it get beyond taking in what happened?"""
-        return bool(
-            self.aggregated or self.not_finite or self.called_off or self.starts
-        )
+        return bool(self.aggregated or self.not_finite or self.called_off or self.starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,9 @@ class Ends:
         """Was this written when all was over?"""
         if line["kind"] == "stopped":
             return True
-        return line["at"] == self.at and line.get("reason") == AT_THE_END and self.reason is not None
+        return (
+            line["at"] == self.at and line.get("reason") == AT_THE_END and self.reason is not None
+        )
 
 
 def turns_of(log: Log, ends: Ends) -> Iterator[Turn]:

@@ -58,7 +58,6 @@ class Recorded:
     decisions: list[Decision] = field(default_factory=list)
     num_dropped: int = 0
     num_starts: int = 0
-    tells_terms: bool = False
     _arrived_at: dict[int, float] = field(default_factory=dict)
 
     def take_in(self, turn: Turn) -> list[Act]:
@@ -76,10 +75,13 @@ class Recorded:
         self.num_starts += len(turn.starts) + len(turn.starts_after)
         return [*acts, *(Act("called off", turn.at, (line["task"],)) for line in turn.called_off)]
 
+    def figures(self, bound: float | None) -> Figures:
+        """In numbers; the log of an older run does not tell the bound."""
+        return Figures.of(self.decisions, self.num_dropped, bound)
+
     def _decision(self, line: Line) -> Decision:
         at, tasks = line["at"], tuple(line["tasks"])
         waits_s = tuple(at - self._arrived_at.pop(task, at) for task in tasks)
-        self.tells_terms |= "pace" in line
         stale, reason = tuple(line["staleness"]), line.get("reason")
         return Decision(at, line["version"], tasks, stale, waits_s, reason, line.get("pace") or {})
 
@@ -107,6 +109,11 @@ class Compared:
             self.loop.unknown.num_unfilled += sum(self.loop.seats) > sum(own.seats)
             if self.differs_at is None:
                 self._differ(at, words.DIFFERS["started"])
+
+    def figures(self) -> Figures:
+        """In numbers."""
+        loop = self.loop
+        return Figures.of(loop.decisions, loop.num_dropped, _bound(loop.decisions))
 
     def _differ(self, at: float, what: str) -> None:
         self.differs_at, self.what = at, what
@@ -137,8 +144,8 @@ def _replayed(run: Run, own: Pacer, rules: Rules, paces: Sequence[Pace]) -> list
             name=run.name,
             changes=changes,
             check=check,
-            recorded=_figures(recorded.decisions, recorded.num_dropped, own),
-            replayed=_figures(other.loop.decisions, other.loop.num_dropped, pacer),
+            recorded=recorded.figures(_bound(mine.loop.decisions)),
+            replayed=other.figures(),
             decisions=tuple(other.loop.decisions),
             decisions_recorded=tuple(recorded.decisions),
             refusals=other.loop.refusals,
@@ -150,7 +157,7 @@ def _replayed(run: Run, own: Pacer, rules: Rules, paces: Sequence[Pace]) -> list
             unknown=other.loop.unknown,
             caveats=words.caveats(recorded, other, ends, rules, refused),
         )
-        for (changes, pacer, refused), other in zip(paces, others, strict=True)
+        for (changes, _, refused), other in zip(paces, others, strict=True)
     ]
 
 
@@ -174,10 +181,10 @@ def walk(
     return recorded, mine, others
 
 
-def _figures(decisions: Sequence[Decision], num_dropped: int, pacer: Pacer) -> Figures:
-    told = [bound for decision in decisions if (bound := decision.terms.get("bound")) is not None]
-    bound = told[-1] if told else getattr(pacer, "_bound", None)
-    return Figures.of(decisions, num_dropped, bound)
+def _bound(decisions: Sequence[Decision]) -> float | None:
+    """The most versions an update may be behind, where the pace says so."""
+    told = (decision.terms.get("bound") for decision in decisions)
+    return next((bound for bound in told if bound is not None), None)
 
 
 def _check(recorded: Recorded, mine: Compared, rules: Rules) -> Check:

@@ -44,14 +44,12 @@ def caveats(
     recorded: Recorded, other: Compared, ends: Ends, rules: Rules, refused: Sequence[str]
 ) -> tuple[str, ...]:
     """All that is to be said of this replay, the weightiest first."""
-    return tuple(
-        [
-            *(f"a run with this pace would be refused: {reason}" for reason in refused),
-            *_after_the_difference(recorded, other),
-            *_of_starts(other.loop.unknown),
-            *_of_tasks(other.loop.unknown),
-            *_of_the_end(recorded, other, ends, rules),
-        ]
+    return (
+        *(f"a run with this pace would be refused: {reason}" for reason in refused),
+        *_after_the_difference(recorded, other),
+        *_of_starts(other.loop.unknown),
+        *_of_tasks(other.loop.unknown),
+        *_of_the_end(other, ends, rules),
     )
 
 
@@ -101,9 +99,7 @@ def _of_tasks(unknown: Unknown) -> Iterator[str]:
         )
 
 
-def _of_the_end(
-    recorded: Recorded, other: Compared, ends: Ends, rules: Rules
-) -> Iterator[str]:
+def _of_the_end(other: Compared, ends: Ends, rules: Rules) -> Iterator[str]:
     wanted, num = rules.stop.versions, len(other.loop.decisions)
     if other.loop.over is not None and other.differs_at is not None:
         at, reason = other.loop.over
@@ -137,7 +133,7 @@ def _reasons(mine: Compared, rules: Rules) -> Iterator[str]:
     if mine.loop.lacks_steps:
         yield "its pace goes by steps, and the log of this older run does not tell them"
     if unknown.num_unanswered or unknown.num_given_up:
-        yield "its pace calls off or asks running clients, and how they answered is only in part known"
+        yield "its pace calls off or asks running clients, who may have answered otherwise"
     if not (rules.real_time or mine.loop.lacks_steps):
         yield (
             "the log was made by another version of Pisces, by a pace that its config does not "
