@@ -60,7 +60,7 @@ class Loop:
         self._num_ticks = 0
         self._acts: list[Act] = []
         self._pulled: dict[int, float] = {}  # task -> when it was asked for what there is
-        self._gone: set[int] = set()  # tasks called off here, and perhaps not in the run
+        self._gone: set[int] = set()  # tasks called off here, and not in the run
 
     @property
     def lacks_steps(self) -> bool:
@@ -164,6 +164,7 @@ class Loop:
 
     def _give_up(self, called_off: Sequence[Line]) -> None:
         for line in called_off:
+            self._gone.discard(line["task"])
             if line["task"] in self._manager.running:
                 self.unknown.num_given_up += 1
                 self._end(line["task"], line["reason"])
@@ -225,9 +226,9 @@ class Loop:
         """As the coordinator finds it; who was started is as recorded, so is who fell silent."""
         view = self._view()
         if not len(view.running):
-            if turn.starts_after:
-                return not len(view.free)
-            return not len(view.free) or self.pacer.slots(view) > 0
+            somebody_came = bool(turn.starts_after or self._gone)  # or would have in their place
+            nobody_picked = not somebody_came and self.pacer.slots(view) > 0
+            return not len(view.free) or nobody_picked
         nobody_to_come = self._ends.unheard.issuperset(view.running.task_ids.tolist())
         made_then = as_recorded and turn.aggregated is not None
         return made_then and nobody_to_come and self._next_call() == math.inf

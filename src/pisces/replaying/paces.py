@@ -8,6 +8,7 @@ altogether, and `pace.policy=fedbuff` that of another protocol.
 from __future__ import annotations
 
 import ast
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +26,7 @@ from pisces.record.reader import Run
 from pisces.record.writer import CONFIG
 from pisces.replaying.loop import Rules
 from pisces.sense import check_deadline, check_sense
-from pisces.settings import defaults_of
+from pisces.settings import checked, defaults_of
 from pisces.stop import Stop
 
 MOST = 20  # paces at once
@@ -145,8 +146,9 @@ def problems(source: Source, pacer: Pacer) -> list[str]:
 def _asked(changes: Sequence[str]) -> dict[str, Any]:
     """The settings of the pace by name."""
     for change in changes:
-        table, dot, _ = change.partition("=")[0].strip().partition(".")
-        if table != "pace" or not dot:
+        key, equals, _ = change.partition("=")
+        table, _, name = key.strip().partition(".")
+        if table != "pace" or not name or not equals:
             raise ConfigError(f"--set {change[:200]}: {ONLY}")
     asked = cfg.parse("", changes).pace or {}
     if asked.get("inner") is not None:
@@ -157,21 +159,31 @@ def _asked(changes: Sequence[str]) -> dict[str, Any]:
 def _of_protocol(
     protocol: str, concurrency: int, settings: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> Pacer:
-    maker = PROTOCOLS[protocol]
     own = _settings_of_pace(protocol)
-    short = {name: whole for name, whole in _SHORT.items() if whole in own}
-    if not own and asked:
-        raise ConfigError(
-            f"pace: {protocol} has no settings of its pace: choose another, such as "
-            "pace.policy=buffered"
-        )
+    names = {short: whole for short, whole in _SHORT.items() if whole in own}
+    names |= {name: name for name in own if name not in names.values()}
     told = dict(settings)
     for key, value in asked.items():
-        known(key, [*own, *short], f"pace: a setting of {protocol}'s own pace")
-        told[short.get(key, key)] = value
-    checked = build.settings_of(protocol, told).model_dump()
+        if key not in names and key not in own:
+            raise ConfigError(_no_setting(key, protocol, list(names)))
+        told[names.get(key, key)] = value
+    settled = checked(PROTOCOLS[protocol], told, "pace").model_dump()
     with whose("pace"):
-        return maker(concurrency, **checked).pacer
+        return PROTOCOLS[protocol](concurrency, **settled).pacer
+
+
+def _no_setting(key: str, protocol: str, names: Sequence[str]) -> str:
+    if not names:
+        return (
+            f"pace.{key}: the pace of {protocol} has no settings: choose another, such as "
+            "pace.policy=buffered"
+        )
+    close = difflib.get_close_matches(key, names, n=1)
+    hint = f"; did you mean pace.{close[0]}?" if close else ""
+    return (
+        f"pace.{key}: the pace of {protocol} has no such setting, only {', '.join(names)}; "
+        f"pace.policy=... is another pace{hint}"
+    )
 
 
 def _settings_of_pace(protocol: str) -> list[str]:

@@ -36,6 +36,8 @@ def draw(replays: Sequence[Replayed], path: str | Path) -> None:
     for replay, style in zip(replays, islice(styles(), 1, None), strict=False):
         if replay.differs_at is not None:  # what is to the right of it is an estimate
             left.axvline(replay.differs_at, color=style.colour, linewidth=0.8, alpha=0.6)
+    if any(replay.differs_at is not None for replay in replays):
+        left.set_title("exact up to the thin line, then an estimate", fontsize="small")
     left.set(xlabel="time (s)", ylabel="version", xlim=(0, first.ends_at or 1))
     left.set_ylim(bottom=0)
     right.set(xlabel="staleness (versions)", ylabel="aggregated updates (%)")

@@ -63,7 +63,7 @@ class Ends:
         """Read it once."""
         at, reason, unheard, full = 0.0, None, set[int](), list[int]()
         for line in log():
-            at = line["at"] if line["kind"] != "evaluated" else at
+            at = max(at, line["at"])
             match line:
                 case {"kind": "stopped"}:
                     reason = line["reason"]

@@ -100,8 +100,8 @@ class Compared:
         """Note the first difference between what was decided."""
         if self.differs_at is None and _shown(acts, timed) != _shown(recorded, timed):
             first = min((act.at for act in acts), default=at)
-            kinds = {act.kind for act in {*acts} ^ {*recorded}} or {"aggregated"}
-            self._differ(min(first, at), words.DIFFERS[sorted(kinds)[0]])
+            other = {act.kind for act in {*acts} ^ {*recorded} if act.at <= first}
+            self._differ(min(first, at), words.DIFFERS[min(other, default="aggregated")])
 
     def hold_seats(self, own: Loop, at: float) -> None:
         """Note the same of how many were to be started."""
