@@ -35,8 +35,6 @@ WORLDS = {
     "hostile and late": World(
         availability=Late(Diurnal(16.0, 0.5, 2), 10.0, 0.5, 2), odd_every=3, credits=2
     ),
-    "until a version": World(stop=Stop(versions=6), tick_s=2.5),
-    "until it is good": World(stop=Stop(target=0.27), jitter=0.2),
 }
 CONFIG = """
 protocol = "fedbuff"
@@ -59,7 +57,14 @@ def test_every_protocol_is_replayed_as_recorded(protocol: str, world: World) -> 
     assert_as_recorded(lines, protocol, world)
 
 
-@settings(max_examples=40)
+@pytest.mark.parametrize("protocol", ["pisces", "fedavg", "fedbuff"])
+@pytest.mark.parametrize("stop", [Stop(versions=6), Stop(updates=9), Stop(target=0.27)], ids=str)
+def test_so_it_is_whatever_ended_it(protocol: str, stop: Stop) -> None:
+    for world in (World(stop=stop, jitter=0.2), World(stop=stop, tick_s=2.5)):
+        assert_as_recorded(simulate(protocol, world), protocol, world)
+
+
+@settings(max_examples=25)
 @given(any_world(), any_protocol)
 def test_so_it_is_in_any_world(world: World, protocol: str) -> None:
     try:
@@ -290,7 +295,7 @@ def test_tiny_ticks_take_no_time() -> None:
 # --- what holds whatever the log ------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(any_world(deadline_s=st.just(30.0)), st.sampled_from(["fedbuff", "pisces"]))
 def test_a_strict_bound_holds_where_everybody_could_be_started(world: World, protocol: str) -> None:
     try:
@@ -306,7 +311,7 @@ def test_a_strict_bound_holds_where_everybody_could_be_started(world: World, pro
             assert max(stale, default=0) <= bound
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(any_world(), any_protocol, any_protocol)
 def test_any_pace_over_any_log_takes_every_update_once(
     world: World, protocol: str, other: str
