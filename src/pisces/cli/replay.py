@@ -15,7 +15,6 @@ from rich.table import Table
 
 from pisces.cli.console import Json, print_json, stdout
 from pisces.record.reader import Run
-from pisces.report.sheets import drawable
 from pisces.report.table import UNKNOWN, duration
 
 if TYPE_CHECKING:
@@ -56,7 +55,9 @@ def replay(
     from pisces.replaying import paces, replay_all
 
     if out is not None:
-        drawable(out)
+        from pisces.report.sheets import drawable
+
+        drawable(out)  # before anything is read
     asked = paces.variants(changes or [])
     replays = replay_all(Run.open(folder), asked)
     if out is not None:

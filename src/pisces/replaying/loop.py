@@ -135,7 +135,8 @@ class Loop:
             self._aggregate(turn)
             if self._is_over():
                 return
-        self._start(turn.starts_after)
+        if turn.starts_after:
+            self._start(turn.starts_after)
 
     def _aggregate(self, turn: Turn, reason: str | None = None) -> None:
         view = self._view()

@@ -21,6 +21,11 @@ DIFFERS = {
 _LIMITS = {"target": "its target", "patience": "its patience"}
 
 
+def counted(num: int, what: str) -> str:
+    """`1 start`, `2 starts`."""
+    return f"{num:,} {what}{'' if num == 1 else 's'}"
+
+
 def verdict(check: Check) -> str:
     """How the run's own pace came out, in one line."""
     same = f"{check.num_same} of {check.num_recorded} aggregations the same"
@@ -64,38 +69,39 @@ def _after_the_difference(recorded: Recorded, other: Compared) -> Iterator[str]:
     )
     if num_other := other.loop.unknown.num_other_versions:
         yield (
-            f"{num_other} starts are from another version than recorded: what the model would have "
-            "come to is not known"
+            f"{counted(num_other, 'start')} from another version than recorded: what the model "
+            "would have come to is not known"
         )
 
 
 def _of_starts(unknown: Unknown) -> Iterator[str]:
     if unknown.num_impossible:
         yield (
-            f"{unknown.num_impossible} starts could not have been: the client's update was still "
-            "waiting; another would have been picked"
+            f"{counted(unknown.num_impossible, 'start')} could not have been: the client's "
+            "update was still waiting; another would have been picked"
         )
     if unknown.num_unwanted:
-        yield f"{unknown.num_unwanted} starts would not have been made: this pace had no seat then"
+        starts = counted(unknown.num_unwanted, "start")
+        yield f"{starts} would not have been made: this pace had no seat then"
     if unknown.num_unfilled:
         yield (
-            f"at {unknown.num_unfilled} instants this pace would have started more; whom, and what "
-            "came of it, is not known"
+            f"at {counted(unknown.num_unfilled, 'instant')} this pace would have started more; "
+            "whom, and what came of it, is not known"
         )
 
 
 def _of_tasks(unknown: Unknown) -> Iterator[str]:
     if unknown.num_wasted:
-        yield f"{unknown.num_wasted} updates are left out: this pace had called their tasks off"
+        yield f"{counted(unknown.num_wasted, 'update')} left out: this pace had called the task off"
     if unknown.num_given_up:
         yield (
-            f"{unknown.num_given_up} tasks were called off in the run, and not by this pace: what "
-            "would have come of them is not known, and they end as recorded"
+            f"{counted(unknown.num_given_up, 'task')} called off in the run, and not by this pace: "
+            "what would have come of that is not known, and it ends as recorded"
         )
     if unknown.num_unanswered:
         yield (
-            f"{unknown.num_unanswered} clients would have been asked for what there was; they "
-            "arrive as recorded instead, later and with all of it"
+            f"{counted(unknown.num_unanswered, 'client')} would have been asked for what there "
+            "was, and arrived as recorded instead, later and with all of it"
         )
 
 
