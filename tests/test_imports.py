@@ -95,6 +95,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "running": {"*"},
     "journaling": {"clients.checks", "evaluate", "execute", "record.journal"},
     "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record", "stop"},
+    "replaying": {
+        *("build", "clients", "config", "coordinator", "explain", "mix", "names", "policy"),
+        *("record", "report.sheets", "sense", "settings", "stop"),
+    },
     "resuming": {"build", "config", "keeping", "record", "simulation", "tracking"},
     "tracking": {"explain", "record", "tables"},
     "hosting": {"*"},

@@ -52,6 +52,7 @@ _KEYS: Mapping[str, Check] = {
     "task": _is_count,
     "version": _is_count,
     "num_examples": _is_count,
+    "num_steps": _is_count,
     "reason": _is_text,
     "tasks": _each(_is_count),
     "staleness": _each(_is_count),
