@@ -97,7 +97,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record", "stop"},
     "replaying": {
         *("build", "clients", "config", "coordinator", "explain", "mix", "names", "policy"),
-        *("record", "report.sheets", "sense", "settings", "stop"),
+        *("record", "report.paper", "report.sheets", "sense", "settings", "stop"),
     },
     "resuming": {"build", "config", "keeping", "record", "simulation", "tracking"},
     "tracking": {"explain", "record", "tables"},
@@ -127,7 +127,7 @@ EXTRAS_AT_HOME = {  # the one file, or folder, that may import each
     **{name: f"record/trackers/{name}.py" for name in ("tensorboard", "mlflow", "wandb")},
 }
 CLOCKS = {"time", "datetime", "sched", "asyncio"}
-# `running` tells how long a run took on the wall, `report` and `dashboard` how long one still takes;
+# `running` tells how long a run took on the wall, `report` and `dashboard` how long one still will;
 # no decision depends on it.
 MAY_LOOK_AT_A_CLOCK = {"execute", "cli", "running", "report", "dashboard"}
 
