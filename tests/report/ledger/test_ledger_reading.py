@@ -185,7 +185,7 @@ def test_reading_is_cut_into_slices_that_show_progress(tmp_path: Path) -> None:
 def test_reading_in_slices_equals_reading_at_once(
     tmp_path_factory: pytest.TempPathFactory, world: World, cuts: list[int]
 ) -> None:
-    text = log_bytes(simulate("pisces", world))
+    text = log_bytes(simulate("pisces", world, decisions=True))
     folder = tmp_path_factory.mktemp("run")
     sliced = Ledger(folder)
     for cut in sorted(cut % len(text) for cut in cuts):
