@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluate": {"models", "train.base"},
     "objective": {"evaluate", "train.base"},
     "record": {"policy", "stop"},
-    "report": {"record", "stop"},
+    "report": {"record", "stop", "judge.clusters"},  # which it draws as the judge saw them
     "study": {"config", "tables", "explain", "policy", "record", "report", "stop"},
     "tables": set(),
     "latencies": {"tables"},
@@ -127,8 +127,9 @@ EXTRAS_AT_HOME = {  # the one file, or folder, that may import each
     **{name: f"record/trackers/{name}.py" for name in ("tensorboard", "mlflow", "wandb")},
 }
 CLOCKS = {"time", "datetime", "sched", "asyncio"}
-# `running` tells how long a run took on the wall; no decision depends on it.
-MAY_LOOK_AT_A_CLOCK = {"execute", "cli", "running"}
+# `running` tells how long a run took on the wall, `report` and `dashboard` how long one still takes;
+# no decision depends on it.
+MAY_LOOK_AT_A_CLOCK = {"execute", "cli", "running", "report", "dashboard"}
 
 
 def room(file: Path) -> str:

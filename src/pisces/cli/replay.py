@@ -55,7 +55,7 @@ def replay(
     from pisces.replaying import paces, replay_all
 
     if out is not None:
-        from pisces.report.sheets import drawable
+        from pisces.report.paper import drawable
 
         drawable(out)  # before anything is read
     asked = paces.variants(changes or [])

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pisces.replaying.values import Decision, Replayed
-from pisces.report.sheets import Style, add_legend, drawable, save, styles, tidy
+from pisces.report.paper import drawable, save
+from pisces.report.sheets import Style, add_legend, styles, tidy
 
 SIZE = (8.0, 3.4)  # inches
 MOST_BARS = 40
