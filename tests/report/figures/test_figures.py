@@ -156,6 +156,24 @@ def test_a_timeline_of_too_many_tasks_is_shaded(tmp_path: Path) -> None:
     assert timeline(ledger, until=100.0).data[0]["type"] == "bar"
 
 
+def test_pieces_in_which_nobody_worked_stay_empty(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)  # odd instants far from 0, where sums are rounded
+    starts = np.cumsum(rng.uniform(100.0, 300.0, 1600)) + 1e5
+    lines: list[Line] = [line("joined", 0.0, client=0, num_examples=1)]
+    for n, at in enumerate(starts.tolist()):
+        told = {"task": n, "client": 0, "version": n}
+        lines.append(line("started", at, **told))
+        lines.append(line("arrived", at + 7.3, **told, num_examples=1, loss=1.0, latency_s=7.3))
+        own = {"tasks": [n], "staleness": [80], "weights": [1.0]}
+        lines.append(line("aggregated", at + 7.3, version=n + 1, **own))
+    (z,) = timeline(ledger_of(tmp_path, lines)).data[0]["z"]
+    edges = np.linspace(0.0, starts[-1] + 7.3, 91)
+    for value, since, until in zip(z, edges[:-1], edges[1:], strict=True):
+        has_task = bool(np.any((starts < until) & (starts + 7.3 > since)))
+        assert (value is not None) == has_task
+        assert value is None or value == pytest.approx(80, rel=1e-3)
+
+
 def test_time_spent_in_pieces() -> None:
     # Tasks 0-3 and 2-10 in the pieces 0-4, 4-8, 8-12: 3 + 2, 4 and 2 seconds.
     edges = np.array([0.0, 4.0, 8.0, 12.0])
