@@ -159,19 +159,20 @@ def test_a_timeline_of_too_many_tasks_is_shaded(tmp_path: Path) -> None:
 def test_pieces_in_which_nobody_worked_stay_empty(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)  # odd instants far from 0, where sums are rounded
     starts = np.cumsum(rng.uniform(100.0, 300.0, 1600)) + 1e5
-    lines: list[Line] = [line("joined", 0.0, client=0, num_examples=1)]
+    lines: list[Line] = []
     for n, at in enumerate(starts.tolist()):
-        told = {"task": n, "client": 0, "version": n}
+        told = {"task": n, "client": n % 100, "version": n}
         lines.append(line("started", at, **told))
         lines.append(line("arrived", at + 7.3, **told, num_examples=1, loss=1.0, latency_s=7.3))
         own = {"tasks": [n], "staleness": [80], "weights": [1.0]}
         lines.append(line("aggregated", at + 7.3, version=n + 1, **own))
-    (z,) = timeline(ledger_of(tmp_path, lines)).data[0]["z"]
+    found = timeline(ledger_of(tmp_path, lines), num=100).data[0]["z"]
     edges = np.linspace(0.0, starts[-1] + 7.3, 91)
-    for value, since, until in zip(z, edges[:-1], edges[1:], strict=True):
-        has_task = bool(np.any((starts < until) & (starts + 7.3 > since)))
-        assert (value is not None) == has_task
-        assert value is None or value == pytest.approx(80, rel=1e-3)
+    for client, row in enumerate(found):
+        own = starts[client::100]
+        for value, since, until in zip(row, edges[:-1], edges[1:], strict=True):
+            assert (value is not None) == bool(np.any((own < until) & (own + 7.3 > since)))
+            assert value is None or value == pytest.approx(80, rel=1e-3)
 
 
 def test_time_spent_in_pieces() -> None:
