@@ -157,8 +157,8 @@ def test_a_timeline_of_too_many_tasks_is_shaded(tmp_path: Path) -> None:
 
 
 def test_pieces_in_which_nobody_worked_stay_empty(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)  # odd instants far from 0, where sums are rounded
-    starts = np.cumsum(rng.uniform(100.0, 300.0, 1600)) + 1e5
+    rng = np.random.default_rng(1)  # odd instants, far behind which sums of them are rounded
+    starts, end = np.cumsum(rng.uniform(10.0, 30.0, 1600)), 1e6 / 3
     lines: list[Line] = []
     for n, at in enumerate(starts.tolist()):
         told = {"task": n, "client": n % 100, "version": n}
@@ -166,8 +166,9 @@ def test_pieces_in_which_nobody_worked_stay_empty(tmp_path: Path) -> None:
         lines.append(line("arrived", at + 7.3, **told, num_examples=1, loss=1.0, latency_s=7.3))
         own = {"tasks": [n], "staleness": [80], "weights": [1.0]}
         lines.append(line("aggregated", at + 7.3, version=n + 1, **own))
+    lines.append(line("evaluated", end, version=1, accuracy=0.5))
     found = timeline(ledger_of(tmp_path, lines), num=100).data[0]["z"]
-    edges = np.linspace(0.0, starts[-1] + 7.3, 91)
+    edges = np.linspace(0.0, end, 91)
     for client, row in enumerate(found):
         own = starts[client::100]
         for value, since, until in zip(row, edges[:-1], edges[1:], strict=True):
