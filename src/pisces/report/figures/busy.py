@@ -13,6 +13,7 @@ from pisces.report.ledger.tables import AGGREGATED
 if TYPE_CHECKING:
     from pisces.report.figures.timeline import Span
 
+ROUNDING = 1e-6  # of a piece: less than that is what sums of many instants are off by
 STEPS = 90  # pieces that a span of time is cut into
 
 
@@ -22,6 +23,7 @@ def busy_map(ledger: Ledger, span: Span) -> tuple[Floats, Floats]:
     Staleness is the mean over updates, by the time each took in that piece; NaN where none did.
     """
     edges = np.linspace(span.since, span.until, STEPS + 1)
+    width = (span.until - span.since) / STEPS
     tasks = ledger.notes.tasks
     is_used = tasks["outcome"][span.tasks] == AGGREGATED
     staleness = np.where(is_used, tasks["staleness"][span.tasks], 0).astype(np.float64)
@@ -32,8 +34,9 @@ def busy_map(ledger: Ledger, span: Span) -> tuple[Floats, Floats]:
         busy[place] = spent(edges, starts, ends, np.ones(len(own)))
         weighted = spent(edges, starts[used], ends[used], staleness[own][used])
         in_use = spent(edges, starts[used], ends[used], np.ones(np.count_nonzero(used)))
-        stale[place] = np.divide(weighted, in_use, out=np.full(STEPS, np.nan), where=in_use > 1e-12)
-    width = (span.until - span.since) / STEPS
+        stale[place] = np.divide(
+            weighted, in_use, out=np.full(STEPS, np.nan), where=in_use > ROUNDING * width
+        )
     return np.clip(busy / max(width, 1e-300), 0.0, 1.0), stale
 
 

@@ -22,7 +22,7 @@ from pisces.report.ledger.follow import Follower
 from pisces.report.ledger.names import Names
 from pisces.report.ledger.notes import Notes
 
-LINES_AT_ONCE = 500  # parsed in one call, which costs half of what as many calls do
+LINES_AT_ONCE = 200  # parsed in one call, which costs half of what as many calls do
 SEEN_KEPT, SEEN_APART_S = 60, 1.0  # moments remembered, to tell how fast a run goes
 
 
@@ -119,7 +119,7 @@ class Ledger:
                 self.follower.step(lines[:num])
                 self.revision += 1
             if num < len(lines):
-                self._stop_at(lines[num], is_last=self.follower.is_last(file, lines[num:]))
+                self._stop_at(lines[num], is_last=self.follower.is_last(file, lines[num : num + 1]))
                 break
             if until_s is not None and self.clock() >= until_s:
                 return
