@@ -101,7 +101,12 @@ def test_a_killed_run_loses_at_most_its_last_line(
     assert list(run.events()) == LINES[:whole]
 
 
-@pytest.mark.parametrize("bad", [b"{\n", b"\n", b"[1]\n", b'{"kind":"joined"}\n', b"\xff\xfe\n"])
+HUGE = b'{"kind":"stopped","at":1' + b"0" * 400 + b',"reason":"x"}\n'  # no float holds it
+
+
+@pytest.mark.parametrize(
+    "bad", [b"{\n", b"\n", b"[1]\n", b'{"kind":"joined"}\n', b"\xff\xfe\n", HUGE]
+)
 def test_a_bad_line_in_the_middle_is_named(tmp_path: Path, bad: bytes) -> None:
     lines = list(map(encode, LINES))
     run = folder(tmp_path, b"".join([*lines[:2], bad, *lines[2:]]))

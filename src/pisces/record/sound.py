@@ -12,12 +12,15 @@ from typing import Any
 from pisces.types import MOST_CLIENTS
 
 _MOST = 1 << 63
+_LARGEST = 1 << 1000  # beyond it a whole number is no float any more
 
 Check = Callable[[Any], bool]
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    if type(value) is int:
+        return -_LARGEST < value < _LARGEST
+    return type(value) is float and math.isfinite(value)
 
 
 def _is_count(value: Any) -> bool:
