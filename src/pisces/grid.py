@@ -191,6 +191,7 @@ class _Bed:
                 resume=its.out is not None,
                 recall=self._recall,
                 ready=partial(self._begin, federation.weights),
+                progress=its.progress,
             )
         except FinishedError as error:
             raise FinishedError(

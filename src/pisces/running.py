@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomlkit
 import torch
@@ -31,6 +31,9 @@ from pisces.record.lines import Line, Memory, Recorder, Tee
 from pisces.record.summary import Tally
 from pisces.record.writer import RunFolder
 from pisces.types import Weights
+
+if TYPE_CHECKING:
+    from pisces.cli.progress import Follower
 
 ASK_AGAIN_S = 0.1
 Opens = Callable[[Path | None], Executor]  # given the run's folder, which is there by then
@@ -63,19 +66,22 @@ def run(
     recall: Callable[[Line], None] = lambda _line: None,
     journaling: Journaling | None = None,
     ready: Callable[[], None] = lambda: None,
+    progress: bool = False,
 ) -> Ran:
     """Run a federation to its end, on the executor that `opens` gives.
 
     Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised. So does
     SIGTERM where there are `checkpoints`; it raises `Terminated`. `about` is written to the
     folder's config; `made` says what the run is, beside what the federation says; `tensors` are
-    what is saved of the last version. `ready` is called when nothing keeps it from beginning.
+    what is saved of the last version. `ready` is called when nothing keeps it from beginning. With
+    `progress` it is shown while it goes on.
     """
     about = about or made_here(protocol, federation.seed)
     what = identity(federation, protocol, made)
     tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
-    recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
+    shown = _followers(federation, protocol) if progress else []
+    recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]), *shown)
     clock = _stopwatch()
     with (
         closing(recorder),
@@ -88,6 +94,8 @@ def run(
             for line in kept.take_up(about, federation.weights.flat.device):
                 tally.add(line)
                 recall(line)
+                for follower in shown:
+                    follower.recall(line)
         ready()
         weights = coordinator.run(kept.rest(checkpoints) if kept else lambda: None)
         wall_s = kept.wall_s if kept else clock()
@@ -105,6 +113,12 @@ def made_here(
 ) -> str:
     """What stands in place of a config."""
     return tomlkit.dumps({"made_in": where, "protocol": protocol, "seed": seed, **(made or {})})
+
+
+def _followers(federation: Federation, protocol: str) -> list[Follower]:
+    from pisces.cli.progress import Follower  # who does not look need not wait for it
+
+    return [Follower(protocol, federation.seed, federation.stop)]
 
 
 def _stopwatch() -> Callable[[], float]:

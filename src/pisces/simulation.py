@@ -60,6 +60,12 @@ class Result:
         evaluated = [(e["at"], metrics_of(e)) for e in self.lines if e["kind"] == "evaluated"]
         return curve(evaluated, metric)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from pisces.report.card import card  # matplotlib is slow to import
+
+        return card(self.summary, self.curve)
+
 
 def simulate(
     protocol: str | Policies,
@@ -91,6 +97,7 @@ def simulate(
     name: str | None = None,
     checkpoints: Checkpoints = Checkpoints(),  # noqa: B008 (frozen)
     resume: bool = False,
+    progress: bool = False,
 ) -> Result:
     """Run one protocol in virtual time over clients with data of your own.
 
@@ -111,7 +118,8 @@ def simulate(
     the run is also written to that folder, under `name` if the policies are your own; it is saved
     there as `checkpoints` say, and with `resume` it goes on from where it was saved last (given the
     same everything, but for `stop`), or begins. The run works on copies of `model` and of your
-    policies: a second run begins as the first did.
+    policies: a second run begins as the first did. With `progress` it is shown while it goes on: on
+    a terminal as by `pisces run`, in a notebook below its cell, else by a line now and then.
     """
     _check_types(model, plan)
     data = _data(clients, test)
@@ -154,6 +162,7 @@ def simulate(
         checkpoints=None if out is None else checkpoints,
         made={"concurrency": concurrency, "settings": repr(dict(settings or {}))},
         resume=resume,
+        progress=progress,
     )
 
 
@@ -170,6 +179,7 @@ def run(
     recall: Callable[[Line], None] = lambda _line: None,
     executor: Executor | None = None,
     journaling: Journaling | None = None,
+    progress: bool = False,
 ) -> Result:
     """Run a simulation to its end.
 
@@ -200,6 +210,7 @@ def run(
         resume=resume,
         recall=recall,
         journaling=journaling,
+        progress=progress,
     )
     load_flat(model, ran.weights)
     return Result(model.cpu().eval(), ran.summary, ran.folder, ran.memory)

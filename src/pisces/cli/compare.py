@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from pisces import config
-from pisces.cli.console import Json, Quiet, stderr
+from pisces.cli.console import JsonAndLines, Quiet, stderr
 from pisces.cli.left import left_in
 from pisces.cli.many import Job, at_once, has_begun, jobs_of, run_all
 from pisces.cli.options import Changes, ConfigFile, Target, fresh_folder, names, numbers
+from pisces.cli.progress import manner_of
 from pisces.cli.report import show_comparison
 from pisces.config import Config
 from pisces.errors import ConfigError
@@ -43,7 +44,7 @@ def compare(
     target: Target = None,
     jobs: Jobs = None,
     out: Out = None,
-    as_json: Json = False,
+    as_json: JsonAndLines = False,
     quiet: Quiet = False,
 ) -> None:
     """Compare protocols on the same data, latencies and seeds.
@@ -106,7 +107,8 @@ def run_and_show(
 ) -> None:
     """Make the runs that are left, then show all of them; exits with 130 if interrupted."""
     num_workers = min(num_workers or at_once(jobs[0].config.train.device), len(left))
-    interrupted = bool(left) and run_all(left, num_workers, quiet=quiet)
+    manner = manner_of(quiet=quiet, as_json=as_json)
+    interrupted = bool(left) and run_all(left, num_workers, manner)
     runs = [Run.open(job.out) for job in jobs if has_begun(job.out)]
     if runs:
         first = runs[0]  # of the protocol named first, if it was begun at all
