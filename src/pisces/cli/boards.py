@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -20,6 +21,7 @@ from pisces.report.table import duration
 BAR = 16
 LEAST_BAR = 6
 MOST_BAR = 40
+TIME, NUMBER = len("1,000 s"), len("0.000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,12 @@ class Column:
     heading: str
     cells: Sequence[str]
     rank: int = 0
+    least: int = 0  # columns are not to move about while numbers grow
 
     @property
     def width(self) -> int:
-        """Its widest cell, and a gap."""
-        return max(map(len, (self.heading, *self.cells))) + 1
+        """Its widest cell."""
+        return max(self.least, *map(cell_len, (self.heading, *self.cells)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Row:
     """A name, and how much of what there is to do."""
 
     name: str
-    share: float
+    share: float | None = None  # none: it is told elsewhere
 
 
 @dataclass(slots=True)
@@ -71,7 +74,7 @@ class Board:
         shown: list[Standing | None] = []
         for batch in self.whole.batches:
             first, *others = batch.under_way or _last(batch)
-            share = batch.done_s / batch.work_s
+            share = batch.done_s / batch.work_s if len(self.runs) > 1 else None
             rows += [Row(batch.name, share), *(Row("", run.share) for run in others)]
             shown += [first if first.has_begun else None, *others]
         return fitted("protocol", rows, _columns(self.runs, shown, self._done(rows)), width)
@@ -99,24 +102,24 @@ def _columns(
         return ["" if run is None else tell(run) for run in shown]
 
     columns = [
-        Column("seed", cells(lambda run: str(run.seed)), 4),
-        Column("time", cells(lambda run: f"{run.at:,.0f} s")),
-        Column("version", cells(lambda run: str(run.version)), 5),
-        Column("updates", cells(lambda run: str(run.num_updates)), 6),
-        Column("running", cells(lambda run: str(run.num_running)), 7),
+        Column("seed", cells(lambda run: str(run.seed)), 5),
+        Column("time", cells(lambda run: f"{run.at:,.0f} s"), 1, TIME),
+        Column("version", cells(lambda run: str(run.version)), 6),
+        Column("updates", cells(lambda run: str(run.num_updates)), 7),
+        Column("running", cells(lambda run: str(run.num_running)), 8),
         Column(plain_text(metric), cells(lambda run: number(run.value))),
-        Column("best", cells(lambda run: number(run.best)), 1),
+        Column("best", cells(lambda run: number(run.best)), 2, NUMBER),
     ]
     if target is not None:
         reached = cells(lambda r: "" if r.reached_at is None else f"{r.reached_at:,.0f} s")
-        columns.append(Column(f"to {target:g}", reached, 2))
+        columns.append(Column(f"to {target:g}", reached, 3, TIME))
     if len(runs) > 1:
-        columns.append(Column("left", cells(_left), 8))
-    return [Column("done", done, 3), *columns] if done else columns
+        columns.append(Column("left", cells(_left), 9, NUMBER))
+    return [Column("done", done, 4), *columns] if done else columns
 
 
 def _left(run: Standing) -> str:
-    return "" if run.reason is not None or run.left_s is None else duration(run.left_s)
+    return "" if run.reason is not None or run.left_s is None else _rounded(run.left_s)
 
 
 @dataclass(slots=True)
@@ -135,7 +138,7 @@ class Overview:
             Column("done", [f"{b.num_done} of {len(b.runs)}" for b in batches]),
             Column("running", [str(len(b.under_way)) for b in batches], 3),
             Column("slowest", [plain_text(f"{r.protocol}, seed {r.seed}") for r in slowest], 4),
-            Column("at", [f"{run.at:,.0f} s" for run in slowest], 2),
+            Column("at", [f"{run.at:,.0f} s" for run in slowest], 2, TIME),
             Column("its best", [number(run.best) for run in slowest], 1),
         ]
         rows = [Row(batch.name, batch.done_s / batch.work_s) for batch in batches]
@@ -156,33 +159,46 @@ def headline(whole: Whole, width: int) -> RenderableType:
 
 def times(of: Whole | Standing) -> str:
     """How long it took so far and still takes, as far as anybody can tell."""
-    so_far = f"{duration(of.elapsed_s)} so far"
+    so_far = f"{duration(round(of.elapsed_s, 1))} so far"
     left_s = of.left_s
     if left_s is None:
         return so_far
-    return f"{so_far}, {'at most ' if of.may_end_early else ''}about {duration(left_s)} left"
+    return f"{so_far}, {'at most ' if of.may_end_early else ''}about {_rounded(left_s)} left"
+
+
+def _rounded(seconds: float) -> str:
+    """A guess is no more exact than a second."""
+    return duration(max(1.0, round(seconds)))
 
 
 def fitted(heading: str, rows: Sequence[Row], columns: Sequence[Column], width: int) -> Table:
     """A table of rows with as many of the columns as fit."""
     names = [plain_text(row.name) for row in rows]
-    longest = min(max(map(len, (heading, *names))), max(len(heading), width // 4))
+    longest = min(max(map(cell_len, (heading, *names))), max(len(heading), width // 4))
+    bar = LEAST_BAR if any(row.share is not None for row in rows) else 0
     kept = list(columns)
-    while kept and sum(c.width for c in kept) + longest + 1 + LEAST_BAR > width:
-        last = max(column.rank for column in kept)
-        kept = [column for column in kept if column.rank < last] if last else []
-    bar = min(BAR, width - longest - 1 - sum(column.width for column in kept))
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    gap = 2 if _taken(kept, 2) + longest + 2 + bar <= width else 1
+    while kept and _taken(kept, gap) + longest + gap + bar > width:
+        least = max(column.rank for column in kept)
+        kept = [column for column in kept if column.rank < least]
+    bar = bar and min(BAR, width - longest - gap - _taken(kept, gap))
+    # Columns stand one apart, or two by their padding.
+    padding = (0, gap - 1, 0, 0)
+    table = Table(box=box.SIMPLE_HEAD, padding=padding, pad_edge=False, show_edge=False)
     table.add_column(heading, overflow="fold", width=longest)
     for column in kept:
-        table.add_column(column.heading, justify="right", no_wrap=True)
-    if bar >= LEAST_BAR:
-        table.add_column("", no_wrap=True, width=bar)
+        table.add_column(
+            Text(column.heading), justify="right", no_wrap=True, min_width=column.width
+        )
     for number, (name, row) in enumerate(zip(names, rows, strict=True)):
         cells = [Text(column.cells[number]) for column in kept]
-        bars = [ProgressBar(1.0, row.share, width=bar)] if bar >= LEAST_BAR else []
+        bars = [] if row.share is None else [ProgressBar(1.0, row.share, width=bar)]
         table.add_row(Text(name), *cells, *bars)
     return table
+
+
+def _taken(columns: Sequence[Column], gap: int) -> int:
+    return sum(column.width + gap for column in columns)
 
 
 def number(value: float | None) -> str:

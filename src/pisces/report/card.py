@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pisces.record.reader import Run
 
 Points: TypeAlias = Sequence[tuple[float, float]]
-MOST_POINTS = 200  # more are not seen in so small a picture
+MOST_POINTS = 120  # more are not seen in so small a picture
 LONGEST = 80  # letters of a name
 LONGEST_LINE = 500
 NEUTRAL = "#808080"  # seen on white and on black
@@ -59,7 +59,7 @@ def _card(summary: Mapping[str, Any], curve: Callable[[str], Iterable[tuple[floa
         for label, value in _facts(summary, metric, points)
     )
     style = "display:flex;flex-wrap:wrap;gap:1.5em;align-items:flex-start"
-    table = f'<table style="border-collapse:collapse;margin:0">{rows}</table>'
+    table = f'<table style="border-collapse:collapse;margin:0;color:inherit">{rows}</table>'
     return f'<div style="{style}">{table}{_figure(points, summary.get("target"), metric)}</div>'
 
 
@@ -129,17 +129,16 @@ def _figure(points: Points, target: float | None, metric: str) -> str:
 
 
 def _svg(points: Points, target: float | None) -> bytes:
-    figure = Figure(figsize=INCHES, layout="constrained")
-    axes = figure.subplots()
-    axes.plot(*zip(*points, strict=True), color=COLOURS[0], linewidth=1.8)
-    if target is not None:
-        axes.axhline(target, color=NEUTRAL, linewidth=1, linestyle="--")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(NEUTRAL)
-    axes.tick_params(colors=NEUTRAL, labelsize=8)
-    axes.margins(x=0)
-    content = BytesIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with rc_context({"svg.fonttype": "none", "font.family": "sans-serif"}):
+    content, nothing = BytesIO(), dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with rc_context({"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}):
+        figure = Figure(figsize=INCHES, layout="constrained")
+        axes = figure.subplots()
+        axes.plot(*zip(*points, strict=True), color=COLOURS[0], linewidth=1.8)
+        if target is not None:
+            axes.axhline(target, color=NEUTRAL, linewidth=1, linestyle="--")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(NEUTRAL)
+        axes.tick_params(colors=NEUTRAL, labelsize=8)
+        axes.margins(x=0)
         figure.savefig(content, format="svg", transparent=True, metadata=nothing)
     return content.getvalue()
