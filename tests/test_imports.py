@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "machine": set(),
     "evaluate": {"models", "train.base"},
     "objective": {"evaluate", "train.base"},
-    "record": {"policy", "stop"},
+    "record": {"policy", "stop", "report.card"},  # how a run looks in a notebook
     "report": {"record", "stop"},
     "study": {"config", "tables", "explain", "policy", "record", "report", "stop"},
     "tables": set(),

@@ -75,6 +75,13 @@ def test_a_run_that_ends_at_its_target_says_so_once() -> None:
     assert "accuracy 0.9 reached at 30 s" in said[-1]
 
 
+def test_a_run_without_a_target_has_no_word_of_one() -> None:
+    desk = Desk(Sentences(), "pisces", stop=StopAt(time_s=float("inf"), versions=7, updates=9))
+    begun, over = desk.at(1.0, BEGUN, {"kind": "stopped", "at": 30.0, "reason": "versions"})
+    assert begun == "pisces, seed 1: begun, until 7 versions or 9 updates"
+    assert over == "pisces, seed 1: finished (versions) at 30 s, version 0, 0 updates; took 0 s"
+
+
 def test_many_runs_are_counted_and_each_has_its_milestones() -> None:
     desk = Desk(Sentences(), "pisces", "fedavg")
     desk.at(1.0, BEGUN)

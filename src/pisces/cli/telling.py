@@ -155,8 +155,10 @@ def _facts(run: Standing) -> str:
 
 
 def _when(run: Standing) -> str:
-    reached = f", {_target(run)} reached at {_time(run.reached_at)}"
-    return f"{reached if run.reached_at is not None else ''}; took {duration(run.elapsed_s)}"
+    took = f"; took {duration(run.elapsed_s)}"
+    if run.reached_at is None:
+        return took
+    return f", {_target(run)} reached at {_time(run.reached_at)}{took}"
 
 
 def _target(run: Standing) -> str:
