@@ -137,8 +137,8 @@ def test_a_run_for_programs() -> None:
         "time_to_target_s": None,
         "reason": None,
         "share": 0.2,
-        "elapsed_s": 2.0,
-        "left_s": 8.0,
+        "elapsed_s": 2.5,
+        "left_s": 10.0,
         "at_most": True,
     }
     together = {"done": 0, "runs": 2, "running": 1, "share": 0.1, "elapsed_s": 3.0}
