@@ -149,12 +149,20 @@ def headline(whole: Whole, width: int) -> RenderableType:
     """All runs in one line: how many are over, and how long it took and still takes."""
     runs = whole.runs
     label = f"{whole.num_done} of {len(runs)} runs" if len(runs) > 1 else f"{whole.share:.0%}"
-    text = times(whole)
+    is_over = whole.num_done == len(runs)
+    text = f"took {duration(round(whole.elapsed_s, 1))}" if is_over else times(whole)
+    if is_over and len(runs) == 1:
+        text = plain_text(f"{ending(runs[0])}, {text}")
     room = width - len(label) - len(text) - 2
     line = Table.grid(padding=(0, 1, 0, 0))
     bar = ProgressBar(1.0, whole.share, width=min(MOST_BAR, room))
     line.add_row(Text(label), *([bar] if room >= LEAST_BAR else []), Text(text))
     return line
+
+
+def ending(run: Standing) -> str:
+    """How a run ended."""
+    return "interrupted" if run.reason == "interrupted" else f"finished ({run.reason})"
 
 
 def times(of: Whole | Standing) -> str:

@@ -203,7 +203,7 @@ def as_html(board: Board) -> str:
         legacy_windows=False,
     )
     console.print(board)
-    style = "white-space:pre;overflow-x:auto;line-height:normal;margin:0"
+    style = "font-family:monospace;white-space:pre;overflow-x:auto;line-height:normal;margin:0"
     return console.export_html(
         code_format=f'<pre style="{style}">{{code}}</pre>', inline_styles=True
     )

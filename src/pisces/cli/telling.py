@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Protocol
 
-from pisces.cli.boards import number, plain_text, times
+from pisces.cli.boards import ending, number, plain_text, times
 from pisces.cli.standing import Clock, Standing, Whole
 from pisces.record.lines import plain
 from pisces.report.table import duration
@@ -106,7 +106,7 @@ class Sentences:
         elif milestone == "target" and run.reason is None:
             yield _line(run, f"reached {_target(run)} at {_time(run.reached_at)}")
         elif milestone == "finished":
-            yield _line(run, f"{_ending(run)} at {_time(run.at)}, {_facts(run)}{_when(run)}")
+            yield _line(run, f"{ending(run)} at {_time(run.at)}, {_facts(run)}{_when(run)}")
 
     def meanwhile(self, whole: Whole) -> Iterator[str]:
         """Of one run where it stands, of many how many are done."""
@@ -126,10 +126,6 @@ def _line(run: Standing, text: str) -> str:
 
 def _beginning(run: Standing) -> str:
     return f"goes on at {_time(run.at)}" if run.share_before else "begun"
-
-
-def _ending(run: Standing) -> str:
-    return "interrupted" if run.reason == "interrupted" else f"finished ({run.reason})"
 
 
 def _until(run: Standing) -> str:
