@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pisces import config
-from pisces.cli.console import JsonAndLines, Quiet, stderr
+from pisces.cli.console import Json, Quiet, stderr
 from pisces.cli.left import left_in
 from pisces.cli.many import Job, at_once, has_begun, jobs_of, run_all
 from pisces.cli.options import Changes, ConfigFile, Target, fresh_folder, names, numbers
@@ -44,7 +44,7 @@ def compare(
     target: Target = None,
     jobs: Jobs = None,
     out: Out = None,
-    as_json: JsonAndLines = False,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Compare protocols on the same data, latencies and seeds.

@@ -15,8 +15,7 @@ from pisces.record.lines import plain
 stdout = Console()
 stderr = Console(stderr=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and only that.")]
-JsonAndLines = Annotated[
+Json = Annotated[
     bool,
     typer.Option("--json", help="Print the result as JSON; progress as JSON lines on stderr."),
 ]

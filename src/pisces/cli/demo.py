@@ -6,7 +6,7 @@ from importlib import resources
 
 from pisces import config
 from pisces.cli.compare import Jobs, Out, run_and_show
-from pisces.cli.console import JsonAndLines, Quiet, stderr
+from pisces.cli.console import Json, Quiet, stderr
 from pisces.cli.left import left_in
 from pisces.cli.many import jobs_of
 from pisces.cli.options import fresh_folder
@@ -18,7 +18,7 @@ SEEDS = (1, 2, 3, 4, 5)
 def demo(
     jobs: Jobs = None,
     out: Out = None,
-    as_json: JsonAndLines = False,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Pisces against FedBuff, Oort and FedAvg on real data, in half a minute.

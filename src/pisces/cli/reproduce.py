@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pisces.cli.compare import Jobs
-from pisces.cli.console import JsonAndLines, Quiet, print_json, stderr, stdout
+from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
 from pisces.cli.listing import as_values, listing
 from pisces.cli.options import names, numbers
 from pisces.cli.progress import manner_of
@@ -58,7 +58,7 @@ def reproduce(
             help=f"Where runs go; default: {RUNS}, of a trial with its pages: {SMOKE_RUNS}."
         ),
     ] = None,
-    as_json: JsonAndLines = False,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run the paper's experiments and hold its claims against the numbers.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pisces.cli.console import JsonAndLines, Quiet, Verbose, set_up_logging
+from pisces.cli.console import Json, Quiet, Verbose, set_up_logging
 from pisces.cli.run import carry_out
 
 
@@ -17,7 +17,7 @@ def resume(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Another stop, e.g. stop.time_s=2000."),
     ] = None,
-    as_json: JsonAndLines = False,
+    as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:

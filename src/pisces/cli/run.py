@@ -11,15 +11,7 @@ import typer
 
 from pisces import config
 from pisces.cli.boards import Board
-from pisces.cli.console import (
-    JsonAndLines,
-    Quiet,
-    Verbose,
-    print_json,
-    set_up_logging,
-    stderr,
-    stdout,
-)
+from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
 from pisces.cli.options import Changes, ConfigFile, Out, fresh_folder
 from pisces.cli.progress import Listener, manner_of, shown
 from pisces.cli.standing import Standing
@@ -46,7 +38,7 @@ def run(
     changes: Changes = None,
     seed: Annotated[int | None, typer.Option(help="Same as --set seed=N.")] = None,
     out: Out = None,
-    as_json: JsonAndLines = False,
+    as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:

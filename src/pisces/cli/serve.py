@@ -12,7 +12,7 @@ import typer
 
 from pisces import config
 from pisces.cli.boards import Board
-from pisces.cli.console import JsonAndLines, Quiet, Verbose, set_up_logging, stderr
+from pisces.cli.console import Json, Quiet, Verbose, set_up_logging, stderr
 from pisces.cli.options import Changes, Out, fresh_folder
 from pisces.cli.progress import Listener, manner_of, shown
 from pisces.cli.run import code_of, require_summary, show
@@ -50,7 +50,7 @@ def serve(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")
     ] = None,
-    as_json: JsonAndLines = False,
+    as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
