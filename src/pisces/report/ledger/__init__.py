@@ -1,0 +1,28 @@
+"""A run's log in columns, growing with it: what live pages and reports are made from.
+
+    ledger = Ledger(folder)
+    while not ledger.is_whole:
+        ledger.read(most_s=0.1)
+    overview(ledger), client_rows(ledger, order="score"), client_story(ledger, 7)
+
+Only the run folder is read, never the run: nothing is locked, written or waited for.
+"""
+
+from pisces.report.ledger.book import Ledger
+from pisces.report.ledger.overview import Overview, overview
+from pisces.report.ledger.rows import STATUSES, ClientRow, ClientRows, client_rows
+from pisces.report.ledger.story import ClientStory, Decision, TaskRow, client_story
+
+__all__ = [
+    "STATUSES",
+    "ClientRow",
+    "ClientRows",
+    "ClientStory",
+    "Decision",
+    "Ledger",
+    "Overview",
+    "TaskRow",
+    "client_rows",
+    "client_story",
+    "overview",
+]
