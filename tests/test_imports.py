@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "machine": set(),
     "evaluate": {"models", "train.base"},
     "objective": {"evaluate", "train.base"},
-    "record": {"policy", "stop"},
+    "record": {"policy", "stop", "report.card"},  # how a run looks in a notebook
     "report": {"record", "stop", "judge.clusters"},  # which it draws as the judge saw them
     "study": {"config", "tables", "explain", "policy", "record", "report", "stop"},
     "tables": set(),
@@ -127,8 +127,8 @@ EXTRAS_AT_HOME = {  # the one file, or folder, that may import each
     **{name: f"record/trackers/{name}.py" for name in ("tensorboard", "mlflow", "wandb")},
 }
 CLOCKS = {"time", "datetime", "sched", "asyncio"}
-# `running` tells how long a run took on the wall, `report` and `dashboard` how long one still will;
-# no decision depends on it.
+# `running` tells how long a run took on the wall, `report` and `dashboard` how long one still
+# takes; no decision depends on it.
 MAY_LOOK_AT_A_CLOCK = {"execute", "cli", "running", "report", "dashboard"}
 
 

@@ -99,7 +99,7 @@ class Options:
 
     What is named as in Flower's FedAvg means the same. With `fraction_evaluate` the last version is
     evaluated by that share of the nodes; FedAvg does so after every round, for which nobody waits
-    here.
+    here. With `progress` a line now and then tells how far it is.
     """
 
     protocol: ClassVar[str | Policies]
@@ -124,6 +124,7 @@ class Options:
     configrecord_key: str = "config"
     train_metrics_aggr_fn: Combine | None = None
     evaluate_metrics_aggr_fn: Combine | None = None
+    progress: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.stop, Stop):

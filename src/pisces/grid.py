@@ -192,6 +192,7 @@ class _Bed:
                 recall=self._recall,
                 ready=partial(self._begin, federation.weights),
                 trackers=tracking.made(its.trackers, out=its.out),
+                progress=its.progress,
             )
         except FinishedError as error:
             raise FinishedError(

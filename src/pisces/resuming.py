@@ -64,6 +64,8 @@ class Job:
         self,
         listener: Recorder | None = None,
         recall: Callable[[Line], None] = lambda _line: None,
+        *,
+        progress: bool = False,
     ) -> Result:
         """Begin it, or go on with it; `recall` is told what was recorded before."""
         return run(
@@ -77,6 +79,7 @@ class Job:
             made=made_of(self.config),
             resume=self.is_begun,
             recall=recall,
+            progress=progress,
         )
 
 
@@ -102,10 +105,10 @@ def _check_whose(folder: Path, begun: Mapping[str, Any], *, served: bool) -> Non
         raise RunError(f"{folder} was ended before it began: remove it, and run it again")
 
 
-def resume(folder: str | Path, changes: Sequence[str] = ()) -> Result:
+def resume(folder: str | Path, changes: Sequence[str] = (), *, progress: bool = False) -> Result:
     """Go on with the run in a folder, as `pisces resume` does.
 
     `changes` are such as "stop.time_s=2000". A run made with `simulate` goes on by being made again
-    with `resume=True`.
+    with `resume=True`. With `progress` it is shown while it goes on.
     """
-    return Job.of(folder, changes).run()
+    return Job.of(folder, changes).run(progress=progress)

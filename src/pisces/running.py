@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomlkit
 import torch
@@ -34,6 +34,9 @@ from pisces.record.trackers.guarded import Tracked
 from pisces.record.trackers.subject import subject_of
 from pisces.record.writer import RunFolder
 from pisces.types import Weights
+
+if TYPE_CHECKING:
+    from pisces.cli.progress import Follower
 
 ASK_AGAIN_S = 0.1
 Opens = Callable[[Path | None], Executor]  # given the run's folder, which is there by then
@@ -67,6 +70,7 @@ def run(
     journaling: Journaling | None = None,
     ready: Callable[[], None] = lambda: None,
     trackers: Sequence[Tracker] = (),
+    progress: bool = False,
 ) -> Ran:
     """Run a federation to its end, on the executor that `opens` gives.
 
@@ -74,15 +78,17 @@ def run(
     SIGTERM where there are `checkpoints`; it raises `Terminated`. `about` is written to the
     folder's config; `made` says what the run is, beside what the federation says; `tensors` are
     what is saved of the last version. `ready` is called when nothing keeps it from beginning. The
-    `trackers` hear of it beside all else: what they do changes nothing.
+    `trackers` hear of it beside all else: what they do changes nothing. With `progress` it is shown
+    while it goes on.
     """
     about = about or made_here(protocol, federation.seed)
     what = identity(federation, protocol, made)
     tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
     path = None if folder is None else folder.path
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
-    tracked = Tracked(trackers)
-    recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]), tracked)
+    tracked, shown = Tracked(trackers), _followers(federation, protocol) if progress else []
+    listeners = [*([] if listener is None else [listener]), tracked, *shown]
+    recorder = Tee(folder or memory, tally, *listeners)
     clock = _stopwatch()
     with (
         closing(recorder),
@@ -96,6 +102,8 @@ def run(
                 tally.add(line)
                 recall(line)
                 tracked.add(line)
+                for follower in shown:
+                    follower.recall(line)
         ready()
         if tracked:
             tracked.begin(subject_of(protocol, path, about, made, time.time()))
@@ -115,6 +123,12 @@ def made_here(
 ) -> str:
     """What stands in place of a config."""
     return tomlkit.dumps({"made_in": where, "protocol": protocol, "seed": seed, **(made or {})})
+
+
+def _followers(federation: Federation, protocol: str) -> list[Follower]:
+    from pisces.cli.progress import Follower  # who does not look need not wait for it
+
+    return [Follower(protocol, federation.seed, federation.stop)]
 
 
 def _stopwatch() -> Callable[[], float]:

@@ -77,13 +77,14 @@ def serve(
     resume: bool = False,
     ready: Callable[[str], None] = lambda _address: None,
     trackers: tracking.Trackers = (),
+    progress: bool = False,
 ) -> Served:
     """Train `weights` with whoever joins, by one protocol, until `stop`.
 
-    `protocol`, `settings`, `concurrency`, `plan`, `limits`, `out`, `name`, `checkpoints`, `resume`
-    and `trackers` are those of `pisces.simulate`; so is what Ctrl-C does. With `resume` clients
-    that are still there go on, and nothing they hold is lost. Without `limits` there may be 100 000
-    clients.
+    `protocol`, `settings`, `concurrency`, `plan`, `limits`, `out`, `name`, `checkpoints`, `resume`,
+    `trackers` and `progress` are those of `pisces.simulate`; so is what Ctrl-C does. With `resume`
+    clients that are still there go on, and nothing they hold is lost. Without `limits` there may be
+    100 000 clients.
     `weights` are float32 or float64. Those named in `buffers` are statistics (running means), not
     parameters: mixed, but not moved by optimisers of the server. `evaluate` is given weights of
     that kind and tells numbers by name; it is called once before the run, so that a mistake shows
@@ -124,6 +125,7 @@ def serve(
             recall=watching.add,
             ready=lambda: ready(host.address),
             trackers=tracking.made(trackers, out=out),
+            progress=progress,
         )
     return Served(arrays_of(ran.weights), ran.summary, ran.folder)
 

@@ -61,6 +61,12 @@ class Result:
         evaluated = [(e["at"], metrics_of(e)) for e in self.lines if e["kind"] == "evaluated"]
         return curve(evaluated, metric)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from pisces.report.card import card  # matplotlib is slow to import
+
+        return card(self.summary, self.curve)
+
 
 def simulate(
     protocol: str | Policies,
@@ -94,6 +100,7 @@ def simulate(
     checkpoints: Checkpoints = Checkpoints(),  # noqa: B008 (frozen)
     resume: bool = False,
     trackers: tracking.Trackers = (),
+    progress: bool = False,
 ) -> Result:
     """Run one protocol in virtual time over clients with data of your own.
 
@@ -117,6 +124,8 @@ def simulate(
     same everything, but for `stop`), or begins. The run works on copies of `model` and of your
     policies: a second run begins as the first did. `trackers` hear of it besides, by name
     ("tensorboard", "mlflow", "wandb", "csv") or as objects, also of your own.
+    With `progress` it is shown while it goes on: on a terminal as by `pisces run`, in a notebook
+    below its cell, else by a line now and then.
     """
     _check_types(model, plan)
     data = _data(clients, test)
@@ -161,6 +170,7 @@ def simulate(
         made={"concurrency": concurrency, "settings": repr(dict(settings or {}))},
         resume=resume,
         trackers=tracking.made(trackers, out=out),
+        progress=progress,
     )
 
 
@@ -178,6 +188,7 @@ def run(
     executor: Executor | None = None,
     journaling: Journaling | None = None,
     trackers: Sequence[Tracker] = (),
+    progress: bool = False,
 ) -> Result:
     """Run a simulation to its end.
 
@@ -209,6 +220,7 @@ def run(
         recall=recall,
         journaling=journaling,
         trackers=trackers,
+        progress=progress,
     )
     load_flat(model, ran.weights)
     return Result(model.cpu().eval(), ran.summary, ran.folder, ran.memory)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pisces.cli.many import Crew, Job
-from pisces.cli.progress import Standing
+from pisces.cli.standing import Standing
 from pisces.config import Config
 from pisces.errors import RunError
 from pisces.tables import StopAt
@@ -101,6 +101,23 @@ def test_a_run_whose_worker_died_is_tried_again(make_crew: MakeCrew, tmp_path: P
     assert names(done) == ["1", "2", "0"]
     assert (len(pools), crew.failures) == (2, [])
     assert not (tmp_path / "0").exists()
+
+
+def test_a_run_begun_anew_is_counted_anew(make_crew: MakeCrew, tmp_path: Path) -> None:
+    events = tmp_path / "0" / "events.jsonl"
+    crew, _, _ = make_crew([None] * NUM_JOBS)
+    (work,) = list(crew._todo)[:1]
+    started = '{"kind":"started","at":1,"task":%d,"client":1}\n'
+    events.parent.mkdir()
+    events.write_text("".join(started % task for task in range(3)))
+    work.look()
+    assert work.standing.num_running == 3
+    events.write_text(started % 7)
+    work.look()
+    assert work.standing.num_running == 1
+    events.unlink()
+    work.look()
+    assert work.standing.num_running == 1
 
 
 def test_what_was_begun_is_there_until_it_is_begun_anew(

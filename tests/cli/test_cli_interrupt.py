@@ -17,6 +17,7 @@ import pytest
 from pisces.cli.many import has_begun
 
 ENDLESS = ("--set", "stop.time_s=1e9", "--set", "stop.target=1.1")
+ALONE = ("--protocols", "pisces", "--jobs", 1, "--out", "o", "-q")
 PATIENCE_S = 60.0  # a machine may be busy; all of this takes a few seconds
 
 
@@ -62,7 +63,7 @@ def assert_complete(run: str) -> None:
 def test_ctrl_c_ends_a_run_cleanly(
     start: Callable[..., Any], pisces: Callable[..., Any], small: str
 ) -> None:
-    process = start("run", small, *ENDLESS, "--out", "r")
+    process = start("run", small, *ENDLESS, "--out", "r", "-q")
     until(lambda: is_under_way("r"))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
@@ -76,7 +77,7 @@ def test_ctrl_c_ends_a_run_cleanly(
 
 
 def test_ctrl_c_ends_a_comparison_cleanly(start: Callable[..., Any], small: str) -> None:
-    args = ("--protocols", "pisces,fedbuff", "--seeds", "1-3", "--jobs", 2, "--out", "o")
+    args = ("--protocols", "pisces,fedbuff", "--seeds", "1-3", "--jobs", 2, "--out", "o", "-q")
     process = start("compare", small, *ENDLESS, *args)
     begun = ("o/pisces-seed1", "o/fedbuff-seed1")
     until(lambda: all(map(is_under_way, begun)))
@@ -98,7 +99,7 @@ def test_ctrl_c_ends_a_comparison_cleanly(start: Callable[..., Any], small: str)
 
 @pytest.mark.parametrize("sent_to", ["parent", "everybody"])
 def test_sigterm_leaves_nothing_behind(start: Callable[..., Any], small: str, sent_to: str) -> None:
-    process = start("compare", small, *ENDLESS, "--protocols", "pisces", "--jobs", 1, "--out", "o")
+    process = start("compare", small, *ENDLESS, *ALONE)
     until(lambda: is_under_way("o/pisces-seed1"))
     send = process.send_signal if sent_to == "parent" else partial(os.killpg, process.pid)
     send(signal.SIGTERM)
@@ -121,7 +122,7 @@ def test_ctrl_c_before_the_first_run_leaves_nobody(start: Callable[..., Any], sm
 
 
 def test_workers_do_not_outlive_a_killed_parent(start: Callable[..., Any], small: str) -> None:
-    process = start("compare", small, *ENDLESS, "--protocols", "pisces", "--jobs", 1, "--out", "o")
+    process = start("compare", small, *ENDLESS, *ALONE)
     until(lambda: is_under_way("o/pisces-seed1"))
     assert not is_gone(process.pid)
     process.kill()
@@ -130,7 +131,7 @@ def test_workers_do_not_outlive_a_killed_parent(start: Callable[..., Any], small
 
 
 def test_a_killed_worker_is_one_line(start: Callable[..., Any], small: str) -> None:
-    process = start("compare", small, *ENDLESS, "--protocols", "pisces", "--jobs", 1, "--out", "o")
+    process = start("compare", small, *ENDLESS, *ALONE)
     until(lambda: is_under_way("o/pisces-seed1"))
     (worker,) = workers_of(process.pid)
     os.kill(worker, signal.SIGKILL)

@@ -130,3 +130,14 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_commands_are_those_of_the_app() -> None:
     assert tuple(command.name for command in app.registered_commands) == COMMANDS
+
+
+def test_ctrl_c_anywhere_is_no_traceback(
+    pisces: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pisces.cli.run.set_up_logging", interrupted)
+    ran = pisces("run", "my.toml")
+    assert (ran.code, ran.out, ran.err.strip()) == (130, "", "")

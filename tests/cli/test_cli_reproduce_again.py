@@ -104,3 +104,17 @@ def test_what_is_refused_loses_no_records(done: Path, pisces: Pisces) -> None:
     change(done, 'protocol = "fedavg"', 'protocol = "fedavg"\nset = ["data.size=100000"]')
     assert pisces("reproduce", "speed", "-q").code == 2
     assert (done / "results.json").read_bytes() == before
+
+
+def test_what_there_is_as_json_and_only_that(done: Path, pisces: Pisces) -> None:
+    listed = json.loads(pisces("reproduce", "--json").out)
+    (row,) = listed["studies"]
+    assert (row["study"], row["runs"] - row["no_data"], row["done"]) == ("speed", 2, 2)
+    assert listed["together"]["done"] == 2
+    ran = pisces("reproduce", "speed", "--case", "small", "--json")
+    found = json.loads(ran.out)
+    assert (ran.code, ran.err, found["num_made"], found["failed"]) == (0, "", 0, {})
+    (study,) = found["studies"]
+    assert (study["study"], study["page"]) == ("speed", "experiments/speed/RESULTS.md")
+    assert {claim["case"] for claim in study["claims"]} >= {"small"}
+    assert study["claims"][0]["verdict"] in ("holds", "partly", "does not hold", "open")

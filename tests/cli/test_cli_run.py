@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 from collections.abc import Callable
 from io import StringIO
@@ -198,24 +199,63 @@ def test_json_and_only_that(spawn: Callable[..., Any], small: str) -> None:
     assert (ran.code, found["folder"], found["reason"]) == (0, "r", "time")
     saved = json.loads(Path("r/summary.json").read_text())
     assert found == {**saved, "folder": "r"}
+    told = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
+    assert (told[0]["kind"], told[-1]["kind"]) == ("begun", "finished")
+    assert told[-1]["version"] == found["versions"]
     # One line per aggregation, and one for the end.
-    lines = ran.err.splitlines()
+    lines = [line for line in ran.err.splitlines() if not line.startswith("{")]
     assert len(lines) == found["versions"] + 1
     assert all(f"version {n} from" in line for n, line in enumerate(lines[:-1], start=1))
     assert "stopped: time" in lines[-1]
+
+
+class Screen(StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_progress_is_for_terminals_and_not_for_the_quiet(
     pisces: Callable[..., Any], small: str, quiet: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen = StringIO()
+    screen = Screen()
     monkeypatch.setattr(progress, "stderr", Console(file=screen, force_terminal=True, width=80))
     ran = pisces("run", small, *["-q"] * quiet, "--out", "r")
     assert (ran.code, ran.err) == (0, "")
     assert "written to r" in ran.out
-    assert ("progress" in screen.getvalue()) is not quiet
+    assert ("so far" in screen.getvalue()) is not quiet
     assert (screen.getvalue() == "") is quiet
+
+
+@pytest.mark.parametrize("kind", ["file", "dumb", "forced"])
+def test_where_nobody_watches_there_are_lines(
+    pisces: Callable[..., Any], small: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = StringIO() if kind == "forced" else Screen()  # FORCE_COLOR, and yet a file
+    is_dumb = {"TERM": "dumb"} if kind == "dumb" else {"TERM": "xterm"}
+    forced = None if kind == "file" else True
+    console = Console(file=screen, force_terminal=forced, width=80, _environ=is_dumb)
+    if kind == "file":
+        console = Console(file=StringIO(), _environ=is_dumb)
+    monkeypatch.setattr(progress, "stderr", console)
+    ran = pisces("run", small, "--out", "r")
+    begun, *_, over = ran.err.splitlines()
+    assert begun == "pisces, seed 1: begun, until accuracy 0.99 or 60 s"
+    assert over.startswith("pisces, seed 1: finished (time) at 60 s, version ")
+    assert screen.getvalue() == ""
+
+
+def test_a_log_that_cannot_be_written_does_not_end_a_run(
+    pisces: Callable[..., Any], small: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Closed(StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(text)
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    assert pisces("run", small, "--out", "r").code == 0
 
 
 # --- how a run ends -------------------------------------------------------------------------------

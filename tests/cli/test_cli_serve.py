@@ -18,8 +18,8 @@ import pytest
 from guests import guests
 from rich.console import Console
 
-from pisces.cli.progress import Standing
 from pisces.cli.serve import ServerBoard
+from pisces.cli.standing import Standing
 from pisces.execute.network.server.stats import Stats
 from pisces.record.reader import Run
 from pisces.tables import StopAt
@@ -174,7 +174,7 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(
 
 def test_the_board_says_who_is_there(config: Path) -> None:
     stop = StopAt()
-    board = ServerBoard("accuracy", [Standing("fedbuff", 1, stop)])
+    board = ServerBoard([Standing("fedbuff", 1, stop)])
     console = Console(width=80, record=True, file=StringIO())
     console.print(board)
     assert "connected" not in console.export_text()

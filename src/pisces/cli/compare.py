@@ -23,6 +23,7 @@ from pisces.cli.options import (
     numbers,
     tracked,
 )
+from pisces.cli.progress import manner_of
 from pisces.cli.report import show_comparison
 from pisces.config import Config
 from pisces.errors import ConfigError
@@ -116,7 +117,8 @@ def run_and_show(
 ) -> None:
     """Make the runs that are left, then show all of them; exits with 130 if interrupted."""
     num_workers = min(num_workers or at_once(jobs[0].config.train.device), len(left))
-    interrupted = bool(left) and run_all(left, num_workers, quiet=quiet)
+    manner = manner_of(quiet=quiet, as_json=as_json)
+    interrupted = bool(left) and run_all(left, num_workers, manner)
     runs = [Run.open(job.out) for job in jobs if has_begun(job.out)]
     if runs:
         first = runs[0]  # of the protocol named first, if it was begun at all

@@ -15,7 +15,10 @@ from pisces.record.lines import plain
 stdout = Console()
 stderr = Console(stderr=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and only that.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print the result as JSON; progress as JSON lines on stderr."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Log all that happens, such as every aggregation.")

@@ -35,7 +35,7 @@ def demo(
     assert base.stop.target is not None
     with left_in(folder, todo) as left:
         (folder / "demo.toml").write_text(text, "utf-8")
-        if not quiet:
+        if not (quiet or as_json):
             stderr.print(
                 f"{base.clients.count} clients, {base.clients.concurrency} at a time, to "
                 f"{base.stop.target:.0%} accuracy; {len(SEEDS)} seeds x {len(PROTOCOLS)} protocols"

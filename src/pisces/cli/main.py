@@ -83,6 +83,8 @@ def main() -> None:
         sys.exit(app(prog_name="pisces", standalone_mode=False))
     except PiscesError as error:
         _refuse(str(error))
+    except (KeyboardInterrupt, typer.Abort):  # before or after a run, which sees to itself
+        sys.exit(130)
     except Exception as error:
         if not hasattr(
             error, "format_message"

@@ -22,7 +22,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from pisces import config
-from pisces.cli.progress import REFRESH_S, Board, Standing, shown
+from pisces.cli.boards import Board
+from pisces.cli.progress import REFRESH_S, Manner, shown
+from pisces.cli.standing import Standing
 from pisces.config import Config
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import called
@@ -87,14 +89,14 @@ class Failure:
     error: Exception
 
 
-def run_all(jobs: Sequence[Job], num_workers: int, *, quiet: bool) -> bool:
+def run_all(jobs: Sequence[Job], num_workers: int, manner: Manner) -> bool:
     """Make all runs; was it interrupted?"""
     stop = jobs[0].config.stop
     standings = [Standing(job.name, job.config.seed, stop) for job in jobs]
     crew = Crew(jobs, standings, num_workers)
-    with shown(Board(stop.metric, standings), quiet) as redraw, crew:
+    with shown(Board(standings), manner) as changed, crew:
         while crew.work():
-            redraw()
+            changed()
     for failure in crew.failures:
         raise failure.error
     return crew.interrupted
@@ -121,10 +123,14 @@ class _Work:
     standing: Standing
     tail: Tail
     num_broken: int = 0  # workers that ended while they were at it, or another at its own
+    num_restarts: int = 0  # of its record, that were heeded
 
     def look(self) -> None:
         """Note what the run has recorded since the last look."""
         for line in self.tail.new_lines():
+            if self.tail.num_restarts > self.num_restarts:
+                self.num_restarts = self.tail.num_restarts
+                self.standing.begin_anew()
             self.standing.add(line)
 
 
@@ -227,7 +233,8 @@ class Crew:
             )
             self.failures.append(Failure(work.job, error))
             return
-        work.tail = Tail(work.job.out)
+        work.tail, work.num_restarts = Tail(work.job.out), 0
+        work.standing.begin_anew()
         self._todo.append(work)
 
 

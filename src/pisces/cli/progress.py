@@ -1,218 +1,209 @@
-"""Live progress of one run or many, from the lines they record."""
+"""Live progress of one run or many: a view on a terminal, a display in a notebook, or lines."""
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from io import StringIO
+from typing import Any, Literal
 
-from rich import box
-from rich.console import RenderableType
+from rich.console import Console
+from rich.errors import LiveError
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 
+from pisces.cli.boards import Board, Overview
 from pisces.cli.console import stderr
-from pisces.record.lines import Line, Recorder, line
-from pisces.report.table import duration
-from pisces.tables import StopAt
+from pisces.cli.standing import Standing
+from pisces.cli.telling import JsonLines, Sentences, Teller, Words, write
+from pisces.record.lines import Line, Recorder
+from pisces.stop import Stop
 from pisces.types import Entry
 
-REFRESH_S = 0.1
+REFRESH_S = 0.1  # how often to look
+REDRAW_S = 0.25  # drawing costs some milliseconds, which are the run's
+NOTEBOOK_S = 0.5
+NOTEBOOK_WIDTH = 100
+
+Manner = Literal["live", "lines", "json", "none"]
+Changed = Callable[[], None]
 
 
-@dataclass(slots=True)
-class Standing:
-    """Where a run stands, line by line."""
-
-    protocol: str
-    seed: int
-    stop: StopAt
-    at: float = 0.0
-    version: int = 0
-    num_running: int = 0
-    num_updates: int = 0
-    value: float | None = None
-    reason: str | None = None
-
-    def add(self, line: Line) -> None:
-        """Note what a line changes."""
-        self.at = max(self.at, line["at"])  # an evaluation may be told late
-        match line["kind"]:
-            case "started":
-                self.num_running += 1
-            case "arrived":
-                self.num_running -= 1
-                self.num_updates += 1
-            case "failed" | "left":
-                self.num_running -= "task" in line
-            case "aggregated":
-                self.version = line["version"]
-            case "evaluated":
-                self.value = line.get(self.stop.metric)
-            case "stopped":
-                self.reason = line["reason"]
-
-    @property
-    def has_begun(self) -> bool:
-        """Has anything been recorded?"""
-        return self.at > 0 or self.num_running > 0
-
-    @property
-    def share(self) -> float:
-        """How far it is on the way to the nearest limit."""
-        if self.reason is not None:
-            return 1.0
-        limits = (
-            (self.at, self.stop.time_s),
-            (self.version, self.stop.versions),
-            (self.num_updates, self.stop.updates),
-        )
-        return min(1.0, max(done / limit for done, limit in limits if limit))
+def manner_of(*, quiet: bool, as_json: bool = False) -> Manner:
+    """How to show progress: what was asked for, and else what stderr is made for."""
+    if quiet:
+        return "none"
+    if as_json:
+        return "json"
+    is_watched = stderr.is_interactive and stderr.file.isatty()
+    return "live" if is_watched else "lines"
 
 
 class Listener(Recorder):
     """Keeps a standing up to date while a run goes on in this process."""
 
-    def __init__(self, standing: Standing, redraw: Callable[[], None]) -> None:
+    def __init__(self, standing: Standing, changed: Changed) -> None:
         self._standing = standing
-        self._redraw = redraw
-        self._drawn_at = 0.0
+        self._changed = changed
+        self._told_at = 0.0
 
     def record(self, entry: Entry) -> None:
-        """Note the entry; redraw now and then."""
-        self._standing.add(line(entry))
-        if time.monotonic() - self._drawn_at >= REFRESH_S or self._standing.reason:
-            self._drawn_at = time.monotonic()
-            self._redraw()
+        """Note the entry; tell now and then."""
+        self._standing.note(entry)
+        now = time.monotonic()
+        if now - self._told_at >= REFRESH_S or self._standing.reason:
+            self._told_at = now
+            self._changed()
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-@dataclass(slots=True)
-class Board:
-    """A table of protocols, each with the run it is at."""
+@contextmanager
+def shown(
+    board: Board | Overview, manner: Manner, *, by_itself: bool = False, stays: bool = False
+) -> Iterator[Changed]:
+    """Show the board on stderr while it changes; gives what is to be called when it may have.
 
-    metric: str
-    runs: Sequence[Standing] = field(default_factory=list)
-
-    def __rich__(self) -> RenderableType:
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column("protocol", overflow="fold")
-        for heading in ("seed", "time", "version", "updates", "running", self.metric):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("progress", no_wrap=True)
-        for protocol in dict.fromkeys(run.protocol for run in self.runs):
-            table.add_row(*self._row([run for run in self.runs if run.protocol == protocol]))
-        return table
-
-    def _row(self, runs: Sequence[Standing]) -> tuple[RenderableType, ...]:
-        bar = ProgressBar(len(runs), sum(run.share for run in runs), width=16)
-        begun = [run for run in runs if run.has_begun]
-        if not begun:
-            return (runs[0].protocol, *[""] * 6, bar)
-        current = next((run for run in begun if run.reason is None), begun[-1])
-        return (
-            current.protocol,
-            str(current.seed),
-            f"{current.at:.0f} s",
-            str(current.version),
-            str(current.num_updates),
-            str(current.num_running),
-            "" if current.value is None else f"{current.value:.3f}",
-            bar,
-        )
+    `by_itself` a view is drawn anew every now and then as well; one that `stays` is left on the
+    screen at the end.
+    """
+    if manner == "none":
+        yield lambda: None
+    elif manner == "live":
+        with _live(board, by_itself=by_itself, stays=stays) as changed:
+            yield changed
+    else:
+        yield from _told(board, JsonLines() if manner == "json" else Sentences())
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Runs that belong together, with about how many seconds each of them takes."""
-
-    name: str
-    runs: Sequence[Standing]
-    run_s: float
-
-    @property
-    def num_done(self) -> int:
-        """How many are over."""
-        return sum(run.reason is not None for run in self.runs)
-
-    @property
-    def under_way(self) -> list[Standing]:
-        """Those that have begun and are not over, the furthest behind first."""
-        begun = [run for run in self.runs if run.reason is None and run.has_begun]
-        return sorted(begun, key=lambda run: run.share)
-
-    @property
-    def work_s(self) -> float:
-        """What there is to do altogether."""
-        return self.run_s * len(self.runs)
-
-    @property
-    def done_s(self) -> float:
-        """What of it is done."""
-        return self.run_s * sum(run.share for run in self.runs)
-
-
-@dataclass(slots=True)
-class Overview:
-    """Hundreds of runs: a row for each batch that is under way, and how long it all still takes."""
-
-    batches: Sequence[Batch]
-    now: Callable[[], float] = time.monotonic
-    began_at: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.began_at = self.now()
-
-    def left_s(self) -> float | None:
-        """The time left if it goes on as it went so far; None before there is anything to go by."""
-        work, done = (sum(getattr(b, n) for b in self.batches) for n in ("work_s", "done_s"))
-        return (self.now() - self.began_at) * (work - done) / done if done else None
-
-    def __rich__(self) -> RenderableType:
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column("study/case", overflow="fold")
-        for heading in ("done", "running", "slowest"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("progress", no_wrap=True)
-        for batch in self.batches:
-            if batch.under_way:
-                table.add_row(*_batch_row(batch))
-        table.caption = self._caption()
-        return table
-
-    def _caption(self) -> str:
-        num_done = sum(batch.num_done for batch in self.batches)
-        num_runs = sum(len(batch.runs) for batch in self.batches)
-        left = self.left_s()
-        told = "" if left is None else f"; about {duration(left)} left"
-        return f"{num_done} of {num_runs} runs{told}"
-
-
-def _batch_row(batch: Batch) -> tuple[RenderableType, ...]:
-    slowest = batch.under_way[0]
-    return (
-        batch.name,
-        f"{batch.num_done} of {len(batch.runs)}",
-        str(len(batch.under_way)),
-        f"{slowest.protocol}, seed {slowest.seed}",
-        ProgressBar(batch.work_s, batch.done_s, width=16),
-    )
+def _told(board: Board | Overview, words: Words) -> Iterator[Changed]:
+    teller = Teller(board.whole, words, write)
+    try:
+        yield teller.tell
+    finally:
+        teller.tell()
 
 
 @contextmanager
-def shown(
-    board: Board | Overview, quiet: bool, *, by_itself: bool = False
-) -> Iterator[Callable[[], None]]:
-    """Show the board on stderr while it changes; gives the function that draws it anew.
-
-    `by_itself` it is drawn anew every now and then as well.
-    """
-    if quiet:
+def _live(board: Board | Overview, *, by_itself: bool, stays: bool) -> Iterator[Changed]:
+    live = Live(
+        board,
+        console=stderr,
+        auto_refresh=by_itself,
+        refresh_per_second=1 / REDRAW_S,
+        transient=not stays,
+    )
+    try:
+        live.start()
+    except LiveError:  # another is on the screen: this one would overwrite it
         yield lambda: None
         return
-    with Live(board, console=stderr, auto_refresh=by_itself, transient=True) as live:
-        yield live.refresh
+    try:
+        yield _now_and_then(live.refresh, REDRAW_S)
+    finally:
+        with _deaf():  # or a second Ctrl-C would leave the terminal without its cursor
+            live.stop()
+
+
+def _now_and_then(act: Changed, every_s: float) -> Changed:
+    due = 0.0
+
+    def changed() -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            act()
+            due = time.monotonic() + every_s
+
+    return changed
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Nothing interrupts this; only the main thread ever hears of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# --- from Python ----------------------------------------------------------------------------------
+
+
+class Follower(Recorder):
+    """Shows a run of a script or a notebook, from its first entry until it is closed."""
+
+    def __init__(self, protocol: str, seed: int, stop: Stop) -> None:
+        self._standing = Standing(protocol, seed, stop)
+        self._board = Board([self._standing])
+        self._held = ExitStack()
+        self._listener: Listener | None = None
+
+    def recall(self, line: Line) -> None:
+        """What was recorded before the run goes on."""
+        self._standing.recall(line)
+
+    def record(self, entry: Entry) -> None:
+        """Note the entry; show it now and then."""
+        if self._listener is None:
+            self._listener = Listener(self._standing, self._held.enter_context(self._shown()))
+        self._listener.record(entry)
+
+    def close(self) -> None:
+        """Leave the last view where it is."""
+        self._held.close()
+
+    @contextmanager
+    def _shown(self) -> Iterator[Changed]:
+        display = notebook()
+        if display is not None:
+            yield from _displayed(self._board, display)
+            return
+        with shown(self._board, manner_of(quiet=False), stays=True) as changed:
+            yield changed
+
+
+def notebook() -> Any:
+    """IPython's display, in a notebook; looked for only where IPython runs already."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if getattr(shell, "kernel", None) is None:  # a terminal, or none at all
+        return None
+    return import_module("IPython.display")
+
+
+def _displayed(board: Board, display: Any) -> Iterator[Changed]:
+    """One output of a cell, changed in its place."""
+    handle = display.display(display.HTML(as_html(board)), display_id=True)
+
+    def draw() -> None:
+        handle.update(display.HTML(as_html(board)))
+
+    try:
+        yield _now_and_then(draw, NOTEBOOK_S)
+    finally:
+        draw()
+
+
+def as_html(board: Board) -> str:
+    """The board as a terminal shows it; whatever is in it is escaped."""
+    console = Console(
+        file=StringIO(),
+        record=True,
+        width=NOTEBOOK_WIDTH,
+        force_jupyter=False,
+        legacy_windows=False,
+    )
+    console.print(board)
+    style = "font-family:monospace;white-space:pre;overflow-x:auto;line-height:normal;margin:0"
+    return console.export_html(
+        code_format=f'<pre style="{style}">{{code}}</pre>', inline_styles=True
+    )

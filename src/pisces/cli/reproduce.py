@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import cache
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
-from pisces.cli.checks import Wanted
 from pisces.cli.compare import Jobs
-from pisces.cli.console import Quiet, stderr, stdout
+from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
+from pisces.cli.listing import as_values, listing
 from pisces.cli.options import names, numbers
+from pisces.cli.progress import manner_of
 from pisces.cli.studies import Outcome, alone_in, alone_with, run, write_pages
 from pisces.config import Config
-from pisces.errors import ConfigError, DataError, MissingDataError
+from pisces.errors import ConfigError, MissingDataError
 from pisces.explain import known
-from pisces.report.table import duration
 from pisces.study import plan
 from pisces.study.claims import in_short, judge
 from pisces.study.page import MEANS_NOTHING, PAGE
@@ -60,6 +58,7 @@ def reproduce(
             help=f"Where runs go; default: {RUNS}, of a trial with its pages: {SMOKE_RUNS}."
         ),
     ] = None,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run the paper's experiments and hold its claims against the numbers.
@@ -74,6 +73,8 @@ def reproduce(
       pisces reproduce end_to_end --case mnist --seeds 1-5 --device cuda
 
       pisces reproduce all --smoke
+
+      pisces reproduce --json | jq .together
     """
     found = _found(folder)
     chosen = _chosen(studies or [], found)
@@ -88,7 +89,10 @@ def reproduce(
     if not studies:
         works = [open_study(path, place, wish) for path in found.values()]
         borrow(works, found.values(), place)
-        stdout.print(_listing(works))
+        if as_json:
+            print_json(as_values(works))
+        else:
+            stdout.print(listing(works))
         return
     folders = [found[name] for name in chosen]
     outcome = Outcome()
@@ -101,9 +105,11 @@ def reproduce(
         if not pages_only:
             held.enter_context(alone_in(place.runs))
             collect(works, place)
-            outcome = run(works, jobs, quiet=quiet)
+            outcome = run(works, jobs, manner_of(quiet=quiet, as_json=as_json))
         write_pages(works, found.values(), place, wish, anew=pages_only)
-    _say(works, outcome, pages_only=pages_only, is_trial=smoke)
+    if as_json:
+        print_json(_document(works, outcome, is_trial=smoke))
+    _say(works, outcome, pages_only=pages_only, is_trial=smoke, only_warn=as_json)
     if outcome.interrupted:
         raise typer.Exit(130)
     if outcome.failures or outcome.spoilt:
@@ -164,68 +170,52 @@ def _check_cases(asked: Sequence[str], works: Sequence[Work]) -> None:
         known(name, sorted(cases), "--case")
 
 
-def _listing(works: Sequence[Work]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("study", no_wrap=True)
-    table.add_column("in the paper")
-    for heading in ("runs", "done", "left, about", "no data"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    has_data = _finder()
-    for work in works:
-        cells = _counts([(work, run) for run in work.asked], has_data)
-        table.add_row(work.name, work.study.paper or "", *cells)
-    table.add_section()
-    table.add_row("together", "each run once", *_counts(_each_once(works), has_data))
-    table.caption = (
-        "times: one run at a time, guessed for a GPU until runs have been measured; "
-        "no data: runs whose dataset is not there (pisces data list), which no time counts"
-    )
-    return table
+def _document(works: Sequence[Work], outcome: Outcome, *, is_trial: bool) -> dict[str, Any]:
+    """What there is now, for programs."""
+    failed = {str(f.job.out): f"{type(f.error).__name__}: {f.error}" for f in outcome.failures}
+    return {
+        "is_trial": is_trial,
+        "interrupted": outcome.interrupted,
+        "num_made": outcome.num_runs,
+        "studies": [_study_document(work) for work in works],
+        "skipped": outcome.skipped,
+        "failed": {**outcome.spoilt, **failed},
+    }
 
 
-def _counts(wanted: Sequence[Wanted], has_data: Callable[[str, str | None], bool]) -> list[str]:
-    """How many runs, how many of them done, how long the rest takes, how many lack their data."""
-    left = [(work, run) for work, run in wanted if run.key not in work.records]
-    ready = [
-        (w, run) for w, run in left if has_data(run.config.data.dataset, run.config.data.folder)
+def _study_document(work: Work) -> dict[str, Any]:
+    judged, page = judge(work.study, work.in_order()), work.pages / PAGE
+    claims = [
+        {
+            "text": one.claim.text,
+            "case": one.case,
+            "of": one.of,
+            "at": one.x,
+            "found": one.found and asdict(one.found),
+            "verdict": one.verdict,
+        }
+        for one in judged
     ]
-    time = duration(sum(work.run_s(run.case) for work, run in ready)) if ready else ""
-    lacking = str(len(left) - len(ready)) if len(left) > len(ready) else ""
-    return [str(len(wanted)), str(len(wanted) - len(left)), time, lacking]
+    told = str(page) if page.exists() else None
+    return {"study": work.name, "runs": len(work.records), "page": told, "claims": claims}
 
 
-def _each_once(works: Iterable[Work]) -> list[Wanted]:
-    """All runs that are asked for; what several studies ask for is left if one of them lacks it."""
-    every = [(work, run) for work in works for run in work.asked]
-    every.sort(key=lambda wanted: wanted[1].key not in wanted[0].records)  # the last one counts
-    return list({run.digest: (work, run) for work, run in every}.values())
-
-
-def _finder() -> Callable[[str, str | None], bool]:
-    """Tells whether a dataset is there, looking for each once."""
-    from pisces.data import finding  # torch is slow to import
-
-    @cache
-    def has_data(dataset: str, folder: str | None) -> bool:
-        try:
-            finding.found(dataset, finding.folders(folder))
-        except MissingDataError:
-            return False
-        except (KeyError, DataError):  # built in; or damaged, which is told when it is run
-            pass
-        return True
-
-    return has_data
-
-
-def _say(works: Sequence[Work], outcome: Outcome, *, pages_only: bool, is_trial: bool) -> None:
+def _say(
+    works: Sequence[Work],
+    outcome: Outcome,
+    *,
+    pages_only: bool,
+    is_trial: bool,
+    only_warn: bool,
+) -> None:
     """What there is now, study by study; what could not be run and why."""
     for work in works:
         judged = judge(work.study, work.in_order())
         found = MEANS_NOTHING if is_trial else in_short(judged)
         page = work.pages / PAGE
         text = f"{work.name}: {found}" + (f" ({page})" if page.exists() else "")
-        stdout.print(text, soft_wrap=True, highlight=False, markup=False)
+        if not only_warn:
+            stdout.print(text, soft_wrap=True, highlight=False, markup=False)
         for told in _left_out(work, pages_only):
             _warn(f"{work.name}: {told}")
     for name, lack in outcome.skipped.items():

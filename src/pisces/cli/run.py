@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from pisces import config
+from pisces.cli.boards import Board
 from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
 from pisces.cli.options import Changes, ConfigFile, Out, Track, fresh_folder, tracked
-from pisces.cli.progress import Board, Listener, Standing, shown
+from pisces.cli.progress import Listener, manner_of, shown
+from pisces.cli.standing import Standing
 from pisces.errors import FinishedError, Terminated
 from pisces.record.reader import Run, called
 from pisces.record.writer import SUMMARY
@@ -70,11 +72,11 @@ def carry_out(job: Job, as_json: bool, quiet: bool) -> NoReturn:
 
     settings, terminated = job.config, False
     standing = Standing(job.name, settings.seed, settings.stop)
-    board = Board(settings.stop.metric, [standing])
+    manner = manner_of(quiet=quiet, as_json=as_json)
     # Interrupted, a run still saves what there is; it is shown from its folder either way.
-    with suppress(KeyboardInterrupt), shown(board, quiet) as redraw:
+    with suppress(KeyboardInterrupt), shown(Board([standing]), manner) as changed:
         try:
-            job.run(Listener(standing, redraw), standing.add)
+            job.run(Listener(standing, changed), standing.recall)
         except Terminated:
             terminated = True
         except FinishedError as error:  # nothing to do is no failure: who asks again may rely on it

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import RenderableType
-from rich.table import Table
 
 from pisces import config
+from pisces.cli.boards import Board
 from pisces.cli.console import Json, Quiet, Verbose, set_up_logging, stderr
 from pisces.cli.options import Changes, Out, Track, fresh_folder, tracked
-from pisces.cli.progress import Board, Listener, Standing, shown
+from pisces.cli.progress import Listener, manner_of, shown
 from pisces.cli.run import code_of, require_summary, show
+from pisces.cli.standing import Standing
 from pisces.errors import ConfigError, FinishedError, Terminated
 from pisces.record.reader import Run, called
 
@@ -102,9 +103,10 @@ def carry_out(job: Job, place: Place, *, emulate: bool, as_json: bool, quiet: bo
 
     settings, terminated = job.config, False
     standing = Standing(job.name, settings.seed, settings.stop)
-    board = ServerBoard(settings.stop.metric, [standing])
-    with suppress(KeyboardInterrupt), shown(board, quiet, by_itself=True) as redraw:
-        listener, recall, ready = Listener(standing, redraw), standing.add, board.listens
+    board = ServerBoard([standing])
+    manner = manner_of(quiet=quiet, as_json=as_json)
+    with suppress(KeyboardInterrupt), shown(board, manner, by_itself=True) as changed:
+        listener, recall, ready = Listener(standing, changed), standing.recall, board.listens
         try:
             hosting.serve(
                 job, place, emulate=emulate, listener=listener, recall=recall, ready=ready
@@ -140,11 +142,10 @@ class ServerBoard(Board):
         self.host = host
         _say(f"listening on {host.address}")
 
-    def __rich__(self) -> RenderableType:
-        table = Board.__rich__(self)
-        if self.host is not None and isinstance(table, Table):
-            table.caption, table.caption_justify = self._who(self.host), "left"
-        return table
+    def notes(self) -> Iterator[str]:
+        """Who is there."""
+        if self.host is not None:
+            yield self._who(self.host)
 
     def _who(self, host: Host) -> str:
         stats, wanted = host.stats, host.terms.at_least

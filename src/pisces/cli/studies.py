@@ -8,11 +8,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pisces.cli.boards import Overview
 from pisces.cli.checks import Wanted, check, label_of, name_of
 from pisces.cli.console import stderr
 from pisces.cli.many import Crew, Failure, Job, at_once
 from pisces.cli.options import make
-from pisces.cli.progress import Batch, Overview, Standing, shown
+from pisces.cli.progress import Manner, shown
+from pisces.cli.standing import Batch, Standing, Whole
 from pisces.errors import RunError
 from pisces.record.writer import replace_file
 from pisces.study.page import PAGE, Results, index, page
@@ -71,7 +73,7 @@ class Outcome:
     spoilt: dict[str, str] = field(default_factory=dict)  # study/case -> what of it is damaged
 
 
-def run(works: Sequence[Work], num_workers: int | None, *, quiet: bool) -> Outcome:
+def run(works: Sequence[Work], num_workers: int | None, manner: Manner) -> Outcome:
     """Make all runs that are left, and keep a record of each as it ends."""
     checked = check(works)
     outcome = Outcome(skipped=checked.lacking, spoilt=checked.spoilt)
@@ -79,7 +81,7 @@ def run(works: Sequence[Work], num_workers: int | None, *, quiet: bool) -> Outco
     for work, run in checked.runnable:
         wanted.setdefault(run.digest, []).append((work, run))
     if wanted:
-        _work_through(list(wanted.values()), num_workers, outcome, quiet=quiet)
+        _work_through(list(wanted.values()), num_workers, outcome, manner)
     return outcome
 
 
@@ -87,12 +89,13 @@ def _work_through(
     wanted: Sequence[Sequence[Wanted]],
     num_workers: int | None,
     outcome: Outcome,
-    *,
-    quiet: bool,
+    manner: Manner,
 ) -> None:
     todo = [who[0] for who in wanted]
     jobs = [Job(run.config, work.runs / run.folder) for work, run in todo]
-    standings = [Standing(label_of(run), run.seed, run.config.stop) for _, run in todo]
+    standings = [
+        Standing(label_of(run), run.seed, run.config.stop, name_of(work, run)) for work, run in todo
+    ]
     batches = _batches(todo, standings)
     by_folder = {job.out: who for job, who in zip(jobs, wanted, strict=True)}
 
@@ -104,10 +107,10 @@ def _work_through(
     device = todo[0][1].config.train.device
     num_workers = min(num_workers or at_once(device), len(jobs))
     crew = Crew(jobs, standings, num_workers, keep_going=True, when_done=keep)
-    tell = _teller(batches, quiet)
-    with shown(Overview(batches), quiet) as redraw, crew:
+    tell = _teller(batches, told=manner in ("live", "lines"))
+    with shown(Overview(Whole(batches)), manner) as changed, crew:
         while crew.work():
-            redraw()
+            changed()
             tell()
     tell()
     outcome.interrupted, outcome.failures = crew.interrupted, crew.failures
@@ -123,14 +126,14 @@ def _batches(todo: Sequence[Wanted], standings: Sequence[Standing]) -> list[Batc
     return [Batch(name, runs, run_s[name]) for name, runs in groups.items()]
 
 
-def _teller(batches: Sequence[Batch], quiet: bool) -> Callable[[], None]:
+def _teller(batches: Sequence[Batch], *, told: bool) -> Callable[[], None]:
     """Says once of each batch that it is done: what stays on the screen, or in a log."""
-    told: set[str] = set()
+    over: set[str] = set()
 
     def tell() -> None:
         for batch in batches:
-            if batch.num_done == len(batch.runs) and batch.name not in told and not quiet:
-                told.add(batch.name)
+            if told and batch.num_done == len(batch.runs) and batch.name not in over:
+                over.add(batch.name)
                 stderr.print(f"done: {batch.name}, {len(batch.runs)} runs", highlight=False)
 
     return tell

@@ -145,6 +145,12 @@ class Run:
             raise RunError(f"cannot read {path}: {error}; run again to write it anew") from error
         return state
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from pisces.report.card import card_of  # matplotlib is slow to import
+
+        return card_of(self)
+
 
 def called(config: Mapping[str, Any]) -> str:
     """A config's protocol, then what replaces parts of it: `fedbuff+guided+clip+adam`."""
