@@ -35,6 +35,7 @@ from pisces.cli import (
     run,
     runs,
     serve,
+    watch,
 )
 from pisces.cli.console import stderr
 from pisces.errors import PiscesError
@@ -53,6 +54,7 @@ app.command("resume")(resume.resume)
 app.command("serve")(serve.serve)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("watch")(watch.watch)
 app.command("runs")(runs.runs)
 app.command("reproduce")(reproduce.reproduce)
 app.command("evaluate")(evaluate.evaluate)
