@@ -64,8 +64,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("policy", "clients.view", "select", "pace", "aggregate", "judge"),
     },
     "dead_ends": {"clients.view"},
+    "decisions": {"clients.view", "policy"},
     "coordinator": {
-        *("policy", "saving", "stop", "evaluate", "record.lines", "dead_ends"),
+        *("policy", "saving", "stop", "evaluate", "record.lines", "dead_ends", "decisions"),
         *("clients.manager", "clients.view", "execute.base"),
     },
     "settings": {"explain", "tables"},

@@ -81,6 +81,7 @@ def wire(
         seed=f.seed,
         tick_s=f.tick_s,
         deadline_s=f.deadline_s,
+        decisions=f.decisions,
     )
 
 
@@ -189,6 +190,7 @@ def simulation(config: cfg.Config) -> Simulation:
         tick_s=config.tick_s,
         deadline_s=config.clients.deadline_s,
         credits=config.clients.credits,
+        decisions=config.record.decisions,
         staleness_window=config.clients.staleness_window,
         device=train.device,
         threads=train.threads,

@@ -32,6 +32,7 @@ from pisces.tables import (
     Model,
     Network,
     NonNegative,
+    Record,
     Replaced,
     Section,
     StopAt,
@@ -63,6 +64,7 @@ class Config(Section):
     evaluate: Evaluate = Evaluate()
     stop: StopAt = StopAt()
     checkpoint: Checkpoint = Checkpoint()
+    record: Record = Record()
     network: Network = Network()
     protocols: dict[str, dict[str, Any]] = Field({}, description="settings of each protocol")
     select: Replaced = None
@@ -126,12 +128,13 @@ class Config(Section):
         return {name: given for name in ANSWERS if (given := getattr(self, name)) is not None}
 
 
-# Where and by how many hands a run is trained does not change what it is, nor how it is saved, nor
-# how patient its server is.
+# Where and by how many hands a run is trained does not change what it is, nor how it is saved and
+# explained, nor how patient its server is.
 FREE: dict[str, Any] = {
     "train": {"device", "backend", "workers", "threads"},
     "data": {"folder"},
     "checkpoint": True,
+    "record": True,
     "network": True,
 }
 

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
 from pisces.dead_ends import DeadEnds
+from pisces.decisions import Decisions
 from pisces.errors import ConfigError, PolicyError
 from pisces.evaluate import Evaluator, Schedule
 from pisces.execute.base import Executor
@@ -62,6 +63,7 @@ class Coordinator:
         seed: int,
         tick_s: float = 0.0,
         deadline_s: float | None = None,
+        decisions: bool = False,
     ) -> None:
         if policies.pacer.needs_pull and not executor.capabilities.pulls:
             raise ConfigError(
@@ -87,6 +89,7 @@ class Coordinator:
         self._num_ticks = 0
         self._num_tasks = 0
         self._dead_ends = DeadEnds()
+        self._decisions = Decisions(policies.selector, policies.pacer, wanted=decisions)
         self._decide_at = 0.0  # the next decision, unless something happens before
         self._waiting = False
         self._interrupted = False
@@ -185,6 +188,7 @@ class Coordinator:
         if events:
             self._dead_ends.heard()
         for entry in self._manager.observe_all(events, self._wanted):
+            self._decisions.heard(entry)
             self._recorder.record(entry)
         if events:
             self._executor.acknowledge()
@@ -202,6 +206,7 @@ class Coordinator:
         in together.
         """
         view = self._view()
+        pace = self._decisions.pace(view)
         remembered = self._aggregator.state()
         combination = self._aggregator.combine(self.weights, view.buffer, view, self._aggregate_rng)
         published = combination.published or combination.weights
@@ -210,7 +215,7 @@ class Coordinator:
             self._drop_buffer("the model would not be finite")
             return
         self.weights, self.published = combination.weights, published
-        done = self._manager.advance(view.now, combination.coefficients, reason)
+        done = self._manager.advance(view.now, combination.coefficients, reason, pace)
         self._recorder.record(done)
         log.info(
             "t=%.1f version %d from %d updates, staleness up to %d",
@@ -244,6 +249,8 @@ class Coordinator:
             picks = self._selector.pick(view, slots, self._select_rng)
             assignments = _checked(picks, view, slots)
             self._dead_ends.asked(view, anybody_picked=bool(assignments))
+            for entry in self._decisions.picked(view, slots, assignments):
+                self._recorder.record(entry)
             for assignment in assignments:
                 self._start(assignment, view.clients.num_picks.item(assignment.client))
 
@@ -418,7 +425,8 @@ class Coordinator:
         self.weights = Weights(state.arrays["weights"], self.weights.layout)
         self.published = Weights(state.arrays["published"], self.weights.layout)
         for name, part in self._parts.items():
-            part.restore(state.part(name))
+            if name in state.values or name != "decisions":  # which older checkpoints lack
+                part.restore(state.part(name))
         self._num_ticks = state.values["num_ticks"]
         self._num_tasks = state.values["num_tasks"]
         at, version = state.values["evaluated"]
@@ -446,6 +454,7 @@ class Coordinator:
             "pacer": self._pacer,
             "aggregator": self._aggregator,
             "dead_ends": self._dead_ends,
+            "decisions": self._decisions,
         }
 
 

@@ -48,6 +48,7 @@ class Federation:
     credits: int = 5
     staleness_window: int = 5
     limits: Limits = field(default_factory=Limits)
+    decisions: bool = True  # write down why somebody was picked, and a version made
 
     def __post_init__(self) -> None:
         self._check_numbers()

@@ -56,6 +56,7 @@ class Simulation:
     credits: int = 5
     staleness_window: int = 5
     limits: Limits = field(default_factory=Limits)
+    decisions: bool = True  # write down why clients are picked and versions made
     device: str = "auto"
     threads: int | None = 1  # of torch; None: as they are
     backend: tables.Backend = "auto"  # batched on a GPU, else a pool
@@ -88,6 +89,7 @@ class Simulation:
             credits=self.credits,
             staleness_window=self.staleness_window,
             limits=self.limits,
+            decisions=self.decisions,
         )
 
     def _measure(self) -> Measure:

@@ -18,6 +18,7 @@ from pisces.types import Plan, Stateful, Update, Weights
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
     from pisces.clients.view import View
 
@@ -114,6 +115,14 @@ class Selector(Policy, Protocol):
         """At most `slots` different clients out of `view.selectable`."""
         ...
 
+    def terms(self, view: View, clients: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:
+        """What the scores of `clients` are made of, by name, each in their order; `score` last.
+
+        As `pick` just saw them, so that people can be told why; NaN where it had none. The higher
+        a score the better, and nothing where clients are drawn by lot. Pure.
+        """
+        return {}
+
     @property
     def learns_from(self) -> str | None:
         """Which of the metrics evaluated does it learn from, if any?"""
@@ -146,6 +155,14 @@ class Pacer(Policy, Protocol):
     def next_release(self, view: View) -> float:
         """The instant to ask for releases again if nothing happens before; infinity: none."""
         return math.inf
+
+    def terms(self, view: View) -> Mapping[str, float]:
+        """What `ready` goes by, by name, so that people can be told why.
+
+        `limit_s` is how long after the last aggregation the next is due, `bound` the most versions
+        an update may be behind: a pacer that knows them calls them so.
+        """
+        return {}
 
     @property
     def gives(self) -> Traits:
@@ -215,6 +232,10 @@ class Judge(Policy, Protocol):
     def judge(self, update: Update) -> Verdict:
         """What to make of this update, among those before it; it is remembered."""
         ...
+
+    def clusters(self, version: int) -> Sequence[tuple[float, float]]:
+        """From which loss to which an update trained from `version` would be like others."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

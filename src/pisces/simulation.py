@@ -82,6 +82,7 @@ def simulate(
     tick_s: float = 0.0,
     deadline_s: float | None = None,
     limits: Limits | None = None,
+    decisions: bool = True,
     device: str = "auto",
     threads: int | None = 1,
     backend: tables.Backend = "auto",
@@ -101,7 +102,8 @@ def simulate(
     `loss` and `metrics` are those of the data's objective (labels: cross-entropy and accuracy; next
     word: perplexity besides) unless you bring your own: functions of all outputs and targets.
     `limits` say beyond what a client's loss or count is absurd and its update refused, and how many
-    bytes of updates may wait to be aggregated.
+    bytes of updates may wait to be aggregated. Without `decisions` the record does not say why
+    clients were picked and versions made.
     At most `concurrency` clients run at once (20, or all if there are fewer).
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
     `backend` says how clients are trained ("sequential", "pool" of `workers` processes, "batched");
@@ -139,6 +141,7 @@ def simulate(
         tick_s=tick_s,
         deadline_s=deadline_s,
         limits=limits or Limits(),
+        decisions=decisions,
         device=device,
         threads=threads,
         backend=backend,

@@ -309,6 +309,14 @@ class Checkpoint(Section):
     keep: Count = Field(2, le=1000, description="keep the last so many")
 
 
+class Record(Section):
+    """What is written down beside what happens."""
+
+    decisions: bool = Field(
+        True, description="why clients were picked and versions made, in events.jsonl"
+    )
+
+
 class Network(Section):
     """Of `pisces serve`: with whom it begins, and what it puts up with."""
 

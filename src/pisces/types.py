@@ -7,7 +7,7 @@ Two families of values travel through the house:
 * **events** come from an executor and say what the world did: `Joined`, `Arrived`, `Failed` and
   `Left`;
 * **entries** go to the recorder and say what the server made of it: the events (an accepted
-  `Update` in place of the unchecked `Arrived`), and `Started`, `Dropped`, `Ignored`,
+  `Update` in place of the unchecked `Arrived`), and `Picked`, `Started`, `Dropped`, `Ignored`,
   `Aggregated`, `Evaluated`, `Outlier`, `Distrusted` and `Stopped`.
 
 Instants end in ``_at`` (or are plain ``at``), durations in ``_s``, counts start with ``num_``.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Role: TypeAlias = Literal["parameter", "buffer"]
 Objective: TypeAlias = Literal["labels", "next_word"]  # what is learned of a dataset
+Scores: TypeAlias = tuple[tuple[float, ...], ...]  # a row of terms for each client; NaN: unknown
 MOST_CLIENTS = 10_000_000  # of one run: some tables have a row for each
 
 
@@ -179,6 +180,25 @@ Event: TypeAlias = Joined | Arrived | Failed | Left
 
 
 @dataclass(frozen=True, slots=True)
+class Picked:
+    """Who was chosen, out of how many, and why: a row of `scores` for each of `clients`.
+
+    `terms` name the columns, the score itself last; there are none where clients are drawn by lot.
+    `others` are free clients that were not chosen and have reported since they were last scored.
+    """
+
+    at: float
+    version: int
+    slots: int
+    num_free: int
+    clients: tuple[int, ...]
+    terms: tuple[str, ...] = ()
+    scores: Scores = ()
+    others: tuple[int, ...] = ()
+    other_scores: Scores = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """A task was handed to the executor."""
 
@@ -233,7 +253,7 @@ class Ignored:
 class Aggregated:
     """Updates became a new version; `coefficients` are the factors applied to each.
 
-    `reason` is why, where the pacer did not ask for it.
+    `reason` is why, where the pacer did not ask for it; `pace` is what the pacer went by.
     """
 
     at: float
@@ -242,6 +262,7 @@ class Aggregated:
     staleness: tuple[int, ...]
     coefficients: tuple[float, ...]
     reason: str | None = None
+    pace: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +302,7 @@ class Stopped:
 
 Entry: TypeAlias = (
     Joined
+    | Picked
     | Started
     | Update
     | Failed

@@ -322,7 +322,10 @@ def test_fedprox_costs_nothing_in_a_single_step() -> None:
 
 # --- FedBuff among equals, with real training -----------------------------------------------------
 
-EQUAL = ["latency={kind = 'constant', seconds = 2.0}", "data.sizes=equal", "evaluate.every_s=1.0"]
+EQUAL = [
+    *("latency={kind = 'constant', seconds = 2.0}", "data.sizes=equal", "evaluate.every_s=1.0"),
+    "record.decisions=false",  # they do the same for other reasons
+]
 
 
 @pytest.mark.parametrize(

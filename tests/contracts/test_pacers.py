@@ -215,3 +215,27 @@ def test_only_a_pacer_that_waits_for_the_slowest_needs_a_deadline() -> None:
 
 def test_only_a_pacer_that_pulls_says_so() -> None:
     assert {n for n, make in PACERS.items() if make().needs_pull} == {"port", "port, bound 1"}
+
+
+@every_pacer
+@settings(max_examples=40)
+@given(seen=situations())
+def test_what_it_goes_by_is_numbers_by_name(name: str, seen: View) -> None:
+    pacer = PACERS[name]()
+    terms = pacer.terms(seen)
+    assert all(type(value) in (int, float) for value in terms.values())
+    np.testing.assert_equal(pacer.terms(seen), terms)  # and told again
+
+
+@every_pacer
+@settings(max_examples=40)
+@given(seen=situations(min_buffer=1))
+def test_where_it_names_a_limit_that_is_when_it_is_ready(name: str, seen: View) -> None:
+    pacer = PACERS[name]()
+    limit_s = pacer.terms(seen).get("limit_s")
+    if limit_s is None or not math.isfinite(limit_s) or not len(seen.running):
+        return
+    due_at = seen.last_aggregated_at + limit_s
+    assert pacer.ready(replace(seen, now=due_at + 1e-6 * (1 + abs(due_at))))
+    if due_at > 1e-3:
+        assert not pacer.ready(replace(seen, now=due_at - 1e-6 * (1 + abs(due_at))))

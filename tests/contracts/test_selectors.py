@@ -136,3 +136,35 @@ def test_goes_on_from_saved_state(name: str, seed: int, num_before: int) -> None
     for i in range(num_before, num_before + 3):
         assert picked(restored, seen[i], 4, seed + i) == picked(selector, seen[i], 4, seed + i)
     assert restored.state() == selector.state()
+
+
+@every_selector
+@settings(max_examples=40)
+@given(seen=views, slots=st.integers(1, 10), seed=st.integers(0, 99))
+def test_the_terms_of_a_score_are_numbers_for_each_client(
+    name: str, seen: View, slots: int, seed: int
+) -> None:
+    selector = SELECTORS[name]()
+    picked(selector, seen, slots, seed)
+    facts, memory = columns(seen), selector.state()
+    terms = selector.terms(seen, seen.selectable)
+    assert not terms or list(terms)[-1] == "score"
+    assert all(len(column) == len(seen.selectable) for column in terms.values())
+    for column in terms.values():
+        column[:] = 0.0  # its own to change
+    assert (columns(seen), selector.state()) == (facts, memory)
+
+
+SCORED = ("guided", "oort", "tifl", "fedcs", "autofl", "fedar")
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_terms_of_one_client_are_those_it_has_among_all(name: str) -> None:
+    seen, selector = random_view(3, 20), SELECTORS[name]()
+    picked(selector, seen, 4)
+    every = selector.terms(seen, seen.selectable)
+    assert len(seen.selectable) > 5
+    for place, client in enumerate(seen.selectable.tolist()):
+        one = selector.terms(seen, np.array([client]))
+        for term, column in every.items():
+            np.testing.assert_equal(one[term][0], column[place])

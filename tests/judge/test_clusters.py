@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import DBSCAN
 from worlds import update
 
-from pisces.judge.clusters import LossOutliers, is_noise
+from pisces.judge.clusters import LossOutliers, dense, is_noise
 from pisces.policy import Verdict
 from pisces.types import State
 
@@ -195,3 +195,30 @@ def test_a_pool_holds_the_remembered_losses_of_its_versions(seen: list[tuple[int
     for version in range(35):
         peers = sorted(loss for v, loss in records if version - 2 <= v <= version)
         assert judge._pools.get(version, []) == peers
+
+
+def test_clusters_are_ranges_around_what_is_close_together() -> None:
+    # Concurrency 4: two make a cluster, four losses are enough to judge. With a radius of 0.5 the
+    # losses 1.0, 1.2, 1.4 are within it of each other, 5.0 and 5.5 as well, and 9.0 is alone.
+    judge = LossOutliers(4, eps=0.5)
+    judged(judge, [1.0, 5.5, 1.4, 9.0, 5.0, 1.2])
+    (low, high), (from_, to) = judge.clusters(0)
+    assert (low, high) == pytest.approx((0.5, 1.9))
+    assert (from_, to) == pytest.approx((4.5, 6.0))
+
+
+def test_there_are_no_clusters_before_there_are_enough_losses() -> None:
+    judge = LossOutliers(4, eps=0.5)
+    judged(judge, [1.0, 1.1, 1.2])
+    assert judge.clusters(0) == ()
+    assert judge.clusters(7) == ()
+
+
+@given(losses=st.lists(st.floats(0.0, 10.0), min_size=4, max_size=30), loss=st.floats(0.0, 10.0))
+def test_whoever_is_in_no_cluster_lies_outside_the_ranges(losses: list[float], loss: float) -> None:
+    pool = sorted([*losses, loss])
+    outside = not any(low <= loss <= high for low, high in dense(pool, 0.4, 3))
+    if outside:
+        assert is_noise(pool, loss, 0.4, 3)
+    elif min(abs(loss - edge) for r in dense(pool, 0.4, 3) for edge in r) > 1e-9:
+        assert not is_noise(pool, loss, 0.4, 3)

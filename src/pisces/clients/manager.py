@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -139,7 +139,11 @@ class ClientManager:
         return len(self.buffer) >= self._most_buffered
 
     def advance(
-        self, at: float, coefficients: Sequence[float], reason: str | None = None
+        self,
+        at: float,
+        coefficients: Sequence[float],
+        reason: str | None = None,
+        pace: Mapping[str, float] | None = None,
     ) -> Aggregated:
         """The buffer became a new version, for a reason if it was not the pacer's decision."""
         staleness = [update.staleness(self.version) for update in self.buffer]
@@ -149,7 +153,7 @@ class ClientManager:
         self.version += 1
         self.last_aggregated_at = at
         told = tuple(staleness), tuple(coefficients)
-        return Aggregated(at, self.version, task_ids, *told, reason)
+        return Aggregated(at, self.version, task_ids, *told, reason, pace)
 
     def is_sound(self, weights: Weights) -> bool:
         """Could this be the next version?"""

@@ -73,6 +73,13 @@ class LossOutliers(Judge):
         stands_apart = is_noise(pool, loss, self.eps(pool), self._min_samples)
         return Verdict(is_outlier=stands_apart, keep=not (stands_apart and self._drop))
 
+    def clusters(self, version: int) -> Sequence[tuple[float, float]]:
+        """The ranges of losses in which an update trained from `version` would be in a cluster."""
+        pool = self._pools.get(version, [])
+        return (
+            () if len(pool) < self._min_records else dense(pool, self.eps(pool), self._min_samples)
+        )
+
     def eps(self, pool: Sequence[float]) -> float:
         """The clustering radius for these losses, which must be sorted."""
         if self._fixed_eps is not None:
@@ -124,6 +131,19 @@ def is_noise(pool: Sequence[float], loss: float, eps: float, min_samples: int) -
     if len(near) >= min_samples:
         return False
     return not any(len(_near(pool, pool[i], eps)) >= min_samples for i in near)
+
+
+def dense(pool: Sequence[float], eps: float, min_samples: int) -> list[tuple[float, float]]:
+    """From where to where DBSCAN's clusters of a sorted pool reach: all within `eps` of a core."""
+    ranges: list[tuple[float, float]] = []
+    for loss in pool:
+        if len(_near(pool, loss, eps)) < min_samples:
+            continue
+        if ranges and loss - eps <= ranges[-1][1]:
+            ranges[-1] = (ranges[-1][0], loss + eps)
+        else:
+            ranges.append((loss - eps, loss + eps))
+    return ranges
 
 
 def _near(pool: Sequence[float], loss: float, eps: float) -> range:

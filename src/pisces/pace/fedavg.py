@@ -15,7 +15,7 @@ Differs from the paper:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,10 @@ class Rounds(Pacer):
         if self._enough is not None and len(view.buffer) >= self._enough:
             return True
         return not _cohort(view).any() or view.now >= self._ends_at(view)
+
+    def terms(self, view: View) -> Mapping[str, float]:
+        """How many of the cohort have reported, and how many are still out."""
+        return {"buffered": len(view.buffer), "missing": int(_cohort(view).sum())}
 
     def next_check(self, view: View) -> float:
         """The round's deadline."""

@@ -11,6 +11,8 @@ Differs from the paper:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pisces.clients.view import View
 from pisces.policy import Pacer, Trait, Traits
 from pisces.types import Update
@@ -44,6 +46,10 @@ class Buffered(Pacer):
     def ready(self, view: View) -> bool:
         """Is the buffer full?"""
         return len(view.buffer) >= self._size
+
+    def terms(self, view: View) -> Mapping[str, float]:
+        """How many updates wait, and how many make a version."""
+        return {"buffered": len(view.buffer), "size": self._size}
 
     def accepts(self, view: View, update: Update) -> bool:
         """Is it fresh enough?"""

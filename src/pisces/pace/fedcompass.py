@@ -19,6 +19,7 @@ Differs from the paper:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -59,6 +60,10 @@ class Grouped(Pacer):
     def next_check(self, view: View) -> float:
         """When the last one to wait for is given up, unless it arrives before."""
         return self._complete_at(view)
+
+    def terms(self, view: View) -> Mapping[str, float]:
+        """How long after the last version the group is complete, or given up."""
+        return {"limit_s": self._complete_at(view) - view.last_aggregated_at}
 
     def _complete_at(self, view: View) -> float:
         """When nobody is waited for any more; minus infinity: nobody is, whatever the time."""

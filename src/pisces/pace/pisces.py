@@ -22,6 +22,7 @@ Differs from the paper:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,11 @@ class Adaptive(Spaced):
         if self._mode == "paper":
             return due_at
         return max(due_at, self._due_by_time_running(view))
+
+    def terms(self, view: View) -> Mapping[str, float]:
+        """The longest latency of those running (L_max in the paper), and what comes of it."""
+        slowest_s = self._slowest_s(view) if len(view.running) else math.nan
+        return {"slowest_s": slowest_s, **super().terms(view)}
 
     def _would_break_the_bound(self, view: View) -> bool:
         # In the order they were started versions never decrease: the first is the oldest.

@@ -63,6 +63,10 @@ class Port(Buffered):
         """Is the buffer full, with everybody in it who would be too stale otherwise?"""
         return super().ready(view) and not self._pulled(view).any()
 
+    def terms(self, view: View) -> Mapping[str, float]:
+        """Those of any buffer, and the bound."""
+        return {**super().terms(view), "bound": self._bound}
+
     def release(self, view: View) -> Sequence[Release]:
         """Pull whoever would be too stale, once the buffer is full."""
         reason = f"{self._bound} versions behind"

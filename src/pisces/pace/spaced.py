@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 
 from pisces.clients.view import View
 from pisces.errors import ConfigError
@@ -31,6 +32,10 @@ class Spaced(Pacer):
     def ready(self, view: View) -> bool:
         """Is the interval over?"""
         return view.now >= self.due_at(view)
+
+    def terms(self, view: View) -> Mapping[str, float]:
+        """How long versions are apart at least, and b."""
+        return {"limit_s": self.due_at(view) - view.last_aggregated_at, "bound": self._bound}
 
     def next_check(self, view: View) -> float:
         """The end of the interval, unless something happens before."""

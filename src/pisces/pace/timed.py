@@ -54,6 +54,10 @@ class Timed(Pacer):
         """Is it time, or nobody left to wait for?"""
         return not len(view.running) or view.now >= self._ends_at(view)
 
+    def terms(self, view: View) -> Mapping[str, float]:
+        """The timeout."""
+        return {"limit_s": self._timeout_s}
+
     def next_check(self, view: View) -> float:
         """The end of the timeout."""
         return self._ends_at(view)

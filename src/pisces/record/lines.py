@@ -24,6 +24,7 @@ from pisces.types import (
     Joined,
     Left,
     Outlier,
+    Picked,
     Started,
     Stopped,
     Update,
@@ -45,6 +46,8 @@ def line(entry: Entry) -> Line:
     match entry:
         case Joined(at):
             return _line("joined", at, client=entry.client, num_examples=entry.num_examples)
+        case Picked(at):
+            return _picked(entry)
         case Started(at):
             return _line(
                 "started", at, task=entry.task_id, client=entry.client, version=entry.version
@@ -80,7 +83,7 @@ def line(entry: Entry) -> Line:
                 tasks=entry.task_ids,
                 staleness=entry.staleness,
                 weights=entry.coefficients,
-                **_if_known(reason=entry.reason),
+                **_if_known(reason=entry.reason, pace=entry.pace),
             )
         case Evaluated(at, version):
             return _line("evaluated", at, version=version, **_named_apart(entry.metrics))
@@ -94,6 +97,13 @@ def line(entry: Entry) -> Line:
             return _line("stopped", at, reason=entry.reason)
         case _:
             assert_never(entry)
+
+
+def _picked(entry: Picked) -> Line:
+    told = {"version": entry.version, "slots": entry.slots, "num_free": entry.num_free}
+    scored = {"terms": entry.terms, "scores": entry.scores} if entry.terms else {}
+    others = {"others": entry.others, "other_scores": entry.other_scores} if entry.others else {}
+    return _line("picked", entry.at, **told, clients=entry.clients, **scored, **others)
 
 
 def _line(kind: str, at: float, /, **fields: Any) -> Line:

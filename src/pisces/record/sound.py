@@ -45,6 +45,7 @@ def _metrics(value: Any) -> bool:
 
 
 _MAYBE = _if_any(_is_number)
+_ROWS = _each(_each(_MAYBE))
 _KEYS: Mapping[str, Check] = {
     "at": _is_number,
     "client": _is_client,
@@ -56,11 +57,17 @@ _KEYS: Mapping[str, Check] = {
     "staleness": _each(_is_count),
     "weights": _each(_MAYBE),
     "credits": _is_count,
+    **dict.fromkeys(("slots", "num_free"), _is_count),
+    **dict.fromkeys(("clients", "others"), _each(_is_client)),
+    "terms": _each(_is_text),
+    **dict.fromkeys(("scores", "other_scores"), _ROWS),
+    "pace": _metrics,
     **dict.fromkeys(("loss", "loss_rms", "loss_left", "latency_s"), _MAYBE),
 }
 # What a line of a kind must have: it is looked at without asking.
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "joined": ("client", "num_examples"),
+    "picked": ("clients",),
     "started": ("task", "client"),
     "arrived": ("task",),
     "failed": ("reason",),

@@ -116,6 +116,10 @@ class QLearning(Selector):
         self._memory = memory.waiting_for(picked, states, view.clients.num_reports)
         return [Assignment(client) for client in picked.tolist()]
 
+    def terms(self, view: View, clients: Ids) -> Mapping[str, Floats]:
+        """The value of each one's state (Q)."""
+        return {"score": np.array(self._memory.values)[self.states(view)[clients]]}
+
     def states(self, view: View) -> Ids:
         """The state of every client, as a number below `NUM_STATES`."""
         facts = view.clients

@@ -83,6 +83,10 @@ class Trusting(Selector):
         drawn = fit[draw(self._books[_TRUST, fit], slots, rng)]
         return [Assignment(client) for client in drawn.tolist()]
 
+    def terms(self, view: View, clients: Ids) -> Mapping[str, Floats]:
+        """The trust by which they are drawn."""
+        return {"score": self.trust(view)[clients]}
+
     def trust(self, view: View) -> Floats:
         """What every client's trust is now."""
         trust: Floats = self._looked(view)[_TRUST]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Annotated
@@ -73,6 +73,11 @@ class Fitting(Selector):
         if num == 0 and not len(view.running):
             num = 1
         return [Assignment(client) for client in asked[fastest[:num]].tolist()]
+
+    def terms(self, view: View, clients: Ids) -> Mapping[str, Floats]:
+        """How long each is thought to take: the shorter, the better."""
+        latencies = self._latencies(view, clients)
+        return {"latency_s": latencies, "score": -latencies}
 
     def _rounds(self, latencies: Floats) -> Floats:
         """How long a round of the first, the first two, ... of ascending `latencies` takes.

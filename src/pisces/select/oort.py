@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import inf, log
 from typing import Annotated, Literal
@@ -49,6 +49,20 @@ class Memory:
         others = [pair for pair in self.exploited if pair[0] not in again]
         started = [[client, self.version] for client in clients.tolist()]
         return replace(self, exploited=others + started)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rating:
+    """What the scores of clients are made of."""
+
+    reward: Floats  # brought to [0, 1]
+    bonus: Floats  # for those not seen for long
+    slowdown: Floats  # a factor: 1, less for those slower than preferred
+
+    @property
+    def score(self) -> Floats:
+        """All of it together."""
+        return (self.reward + self.bonus) * self.slowdown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,17 +155,46 @@ class Oort(Selector):
         free, facts = self._free(view), view.clients
         new = np.flatnonzero(free & (facts.num_reports == 0))  # nobody has heard from them yet
         known = np.flatnonzero(free & (facts.num_reports > 0))
-        durations = np.where(np.isnan(facts.latency_s), self.unseen_duration_s, facts.latency_s)
+        durations = self._durations(view)
         preferred_s = _percentile(durations, memory.percentile)
         num_new = self._num_new(slots, memory.exploration, rng)
         sizes = facts.num_examples[new].astype(np.float64)
-        rewards = data_quality(view, known)
-        bonus = self._bonus(view.version + 1, facts.last_version[known] + 1)
-        scores = self._scores(rewards, sizes) + bonus
-        self._slow_down(scores, durations[known], preferred_s)
-        exploit = self._exploit(known, scores, slots - num_new)
+        rating = self._rating(view, known, sizes, durations[known], preferred_s)
+        exploit = self._exploit(known, rating.score, slots - num_new)
         explore = self._explore(new, sizes, num_new, rng)
         return Odds(memory, preferred_s, exploit, explore)
+
+    def terms(self, view: View, clients: Ids) -> Mapping[str, Floats]:
+        """Reward in [0, 1], bonus for long absence, factor for being slow; NaN for newcomers."""
+        free, facts = self._free(view), view.clients
+        known = np.flatnonzero(free & (facts.num_reports > 0))
+        if not len(known):
+            return {"score": np.full(len(clients), np.nan)}
+        sizes = facts.num_examples[free & (facts.num_reports == 0)].astype(np.float64)
+        durations = self._durations(view)
+        preferred_s = _percentile(durations, self._memory.percentile)
+        rating = self._rating(view, known, sizes, durations[known], preferred_s)
+        place = np.full(facts.num_clients, -1)
+        place[known] = np.arange(len(known))
+
+        parts = {"reward": rating.reward, "bonus": rating.bonus, "slowdown": rating.slowdown}
+        return {
+            name: np.append(values, np.nan)[place[clients]]
+            for name, values in {**parts, "score": rating.score}.items()
+        }
+
+    def _durations(self, view: View) -> Floats:
+        latency_s = view.clients.latency_s
+        durations: Floats = np.where(np.isnan(latency_s), self.unseen_duration_s, latency_s)
+        return durations
+
+    def _rating(
+        self, view: View, known: Ids, new_sizes: Floats, durations: Floats, preferred_s: float
+    ) -> Rating:
+        """What is thought of those who reported, of these durations."""
+        rewards = self._scores(data_quality(view, known), new_sizes)
+        bonus = self._bonus(view.version + 1, view.clients.last_version[known] + 1)
+        return Rating(rewards, bonus, self._slowdown(durations, preferred_s))
 
     def _num_new(self, slots: int, share: float, rng: np.random.Generator) -> int:
         by_share = self.exploration_draw == "share"
@@ -166,10 +209,11 @@ class Oort(Selector):
         free[most[picks[most] > self.max_picks]] = False
         return free
 
-    def _slow_down(self, scores: Floats, durations: Floats, preferred_s: float) -> None:
-        """Multiply the scores of those slower than T by (T / duration)^alpha."""
-        slow = durations > preferred_s
-        scores[slow] *= (preferred_s / durations[slow]) ** self.straggler_penalty
+    def _slowdown(self, durations: Floats, preferred_s: float) -> Floats:
+        """(T / duration)^alpha of those slower than T, else 1."""
+        slow, factors = durations > preferred_s, np.ones(len(durations))
+        factors[slow] = (preferred_s / durations[slow]) ** self.straggler_penalty
+        return factors
 
     def _scores(self, rewards: Floats, sizes: Floats) -> Floats:
         """Rewards brought to [0, 1]; what newcomers promise, their size, counts for the scale."""

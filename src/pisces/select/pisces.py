@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -27,8 +27,12 @@ def utilities(
 
 
 def _discounted(quality: Floats, view: View, clients: Ids, staleness_penalty: float) -> Floats:
-    utility: Floats = quality * (view.clients.staleness[clients] + 1.0) ** -staleness_penalty
-    return utility
+    return quality * _discount(view, clients, staleness_penalty)
+
+
+def _discount(view: View, clients: Ids, staleness_penalty: float) -> Floats:
+    discount: Floats = (view.clients.staleness[clients] + 1.0) ** -staleness_penalty
+    return discount
 
 
 @dataclass(eq=False)
@@ -74,6 +78,12 @@ class Guided(Selector):
         best = self._best(view, slots - num_new, rng).tolist() if num_new < slots else []
         new = view.unseen.nth(choose(num_new, num_unseen, rng)).tolist() if num_new else []
         return [Assignment(client) for client in new + best]
+
+    def terms(self, view: View, clients: Ids) -> Mapping[str, Floats]:
+        """Samples x loss, the discount for its usual staleness, and their product (Eq. 2)."""
+        told = told_losses(view, clients, self.loss_term) * view.clients.num_examples[clients]
+        discount = _discount(view, clients, self.staleness_penalty)
+        return {"utility": told, "discount": discount, "score": told * discount}
 
     def _best(self, view: View, num: int, rng: np.random.Generator) -> Ids:
         """The `num` free clients of the highest utility among those that reported."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Annotated
@@ -75,6 +75,14 @@ class Tiers(Selector):
             picked = np.concatenate([picked, others])
         return [Assignment(client) for client in picked.tolist()]
 
+    def terms(self, view: View, clients: Ids) -> Mapping[str, Floats]:
+        """The tier of each, from 0, the fastest, and how likely that is against the others."""
+        tiers = self._tiers(view)[clients]
+        return {"tier": tiers.astype(np.float64), "score": np.array(self._weights)[tiers]}
+
+    def _tiers(self, view: View) -> Ids:
+        return np.minimum(parts(view.clients.latency_s, self.num_tiers), self.num_tiers - 1)
+
     def _newcomers(self, view: View, slots: int, rng: np.random.Generator) -> Ids:
         """Whom to profile now."""
         facts, unknown = view.clients, np.isnan(view.clients.latency_s)
@@ -87,7 +95,7 @@ class Tiers(Selector):
 
     def _from_tiers(self, view: View, picked: Ids, slots: int, rng: np.random.Generator) -> Ids:
         """`slots` of the free clients that are not picked yet."""
-        tiers = np.minimum(parts(view.clients.latency_s, self.num_tiers), self.num_tiers - 1)
+        tiers = self._tiers(view)
         self._rank_if_due(view, tiers)
         free = view.is_selectable.copy()
         free[picked] = False
