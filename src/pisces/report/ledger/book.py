@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
+from typing import Any, BinaryIO
 
+import numpy as np
+
+from pisces.record.lines import Line
 from pisces.record.reader import Run
+from pisces.record.writer import EVENTS
+from pisces.report.facts import Floats
+from pisces.report.ledger.checks import is_sound
+from pisces.report.ledger.follow import Follower
+from pisces.report.ledger.names import Names
+from pisces.report.ledger.notes import Notes
+
+LINES_AT_ONCE = 500  # parsed in one call, which costs half of what as many calls do
+SEEN_KEPT, SEEN_APART_S = 60, 1.0  # moments remembered, to tell how fast a run goes
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How far the run was at a moment of ours."""
+
+    wall_s: float
+    at: float
+    version: int
+    num_updates: int
 
 
 class Ledger:
@@ -14,31 +42,165 @@ class Ledger:
     `revision` grows whenever something new was read or reading began anew; `is_whole` says that
     all there was at the last look is in, `share_read` how much of it; `problem` why nothing more
     can be read, in words (what was read stays). Whoever looks from several threads need not care:
-    reading and the questions below hold `lock`.
+    reading and all questions to it hold `lock`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder
-        self.run = Run(folder)
+    def __init__(self, folder: Path, *, clock: Callable[[], float] = monotonic) -> None:
+        self.path = Path(folder)
         self.lock = threading.RLock()
         self.revision = 0
-        self.is_whole = False
-        self.share_read = 0.0
+        self.clock = clock
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is read yet."""
+        self.run = Run(self.path)  # a resume may have written another config
+        self.notes = Notes()
+        self.names = Names(self.path)
+        self.is_whole, self.share_read = False, 0.0
         self.problem: str | None = None
+        self.seen: deque[Seen] = deque(maxlen=SEEN_KEPT)
+        self.follower = Follower(self.path / EVENTS)
+        self._inode = 0
+        self._damaged = b""
 
     def read(self, most_s: float | None = None) -> bool:
         """Take in what was added, for at most so long; True: something new.
 
         A log that was cut (by a resume) or replaced (by a new run) is read anew.
         """
-        raise NotImplementedError
+        with self.lock:
+            before = self.revision
+            self._read(None if most_s is None else self.clock() + most_s)
+            self._note_seen()
+            return self.revision != before
+
+    def _read(self, until_s: float | None) -> None:
+        now = self.follower.look()
+        try:
+            with self.follower.open() as file:
+                if not self.follower.is_same(file, self._inode) or self._is_mended(file):
+                    self._begin()
+                    self.revision += 1
+                    now = self.follower.look()
+                self._inode = now.inode
+                self._take(file, until_s)
+        except OSError as error:
+            self._lose(error)
+            return
+        self.share_read = min(1.0, self.follower.position / max(1, now.num_bytes))
+        if self.is_whole:
+            self.share_read = 1.0
+
+    def _lose(self, error: OSError) -> None:
+        """The log cannot be read: it is gone, or not there yet, or not ours to read."""
+        if self.follower.position and isinstance(error, FileNotFoundError):
+            self._begin()
+            self.revision += 1
+        self.is_whole, self.share_read = True, 1.0
+        if not isinstance(error, FileNotFoundError):
+            self.problem = f"cannot read {self.path / EVENTS}: {error.strerror or error}"
+
+    def _is_mended(self, file: BinaryIO) -> bool:
+        """Does something else stand where the damaged line was?"""
+        if not self._damaged:
+            return False
+        file.seek(self.follower.position)
+        return file.read(len(self._damaged)) != self._damaged
+
+    def _take(self, file: BinaryIO, until_s: float | None) -> None:
+        """Chunk by chunk, at least one."""
+        if self.problem is not None:
+            return
+        self.is_whole = False
+        while lines := self.follower.whole_lines(file):
+            num = self._take_lines(lines)
+            if num:
+                self.follower.step(lines[:num])
+                self.revision += 1
+            if num < len(lines):
+                self._stop_at(lines[num], is_last=self.follower.is_last(file, lines[num:]))
+                break
+            if until_s is not None and self.clock() >= until_s:
+                return
+        self.is_whole = True
+
+    def _take_lines(self, lines: list[bytes]) -> int:
+        """Take in what is sound; how many lines that were, up to the first that is not."""
+        for first in range(0, len(lines), LINES_AT_ONCE):
+            batch = lines[first : first + LINES_AT_ONCE]
+            found = parsed(batch)
+            self.notes.take(found)
+            if len(found) < len(batch):
+                return first + len(found)
+        return len(lines)
+
+    def _stop_at(self, line: bytes, *, is_last: bool) -> None:
+        if is_last and not line.endswith(b"}"):
+            return  # it is being written, or the run was killed while it was
+        self._damaged = line[:512] + b"\n" if len(line) < 512 else line[:512]
+        self.problem = (
+            f"{self.path / EVENTS}, line {self.notes.num_lines + 1}: not an event but "
+            f"{line[:40]!r}; the file was damaged after it was written: restore it or remove that "
+            "line"
+        )
+
+    def _note_seen(self) -> None:
+        """Remember how far the run is, once all is read that there was when we came."""
+        notes, now = self.notes, self.clock()
+        if not self.is_whole or (self.seen and now - self.seen[-1].wall_s < SEEN_APART_S):
+            return
+        self.seen.append(Seen(now, notes.at, notes.version, notes.counts["arrived"]))
+
+    # --- what is asked often ----------------------------------------------------------------------
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of all metrics evaluated so far, in the order in which they turned up."""
-        raise NotImplementedError
+        return tuple(self.notes.metrics)
 
     @property
     def has_decisions(self) -> bool:
         """Does the log say why clients were picked?"""
-        raise NotImplementedError
+        return len(self.notes.picks.decisions) > 0
+
+    def curve(self, metric: str) -> tuple[Floats, Floats]:
+        """Instants and values of a metric, NaN where it was not a number."""
+        table = self.notes.metrics.get(metric)
+        if table is None:
+            return np.empty(0), np.empty(0)
+        return self.notes.evaluations["at"][table["row"]], table["value"].copy()
+
+    def setting(self, table: str, key: str) -> Any:
+        """What the config says there; None where it says nothing or cannot be read."""
+        from pisces.errors import RunError
+
+        try:
+            return self.run.setting(table, key)
+        except RunError:
+            return None
+
+
+def parsed(lines: list[bytes]) -> list[Line]:
+    """The lines' JSON objects, up to the first that is not what a run writes."""
+    try:
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+    except (ValueError, RecursionError):
+        found = []
+    # One line may hold two objects, or two lines one: then there are not as many.
+    if len(found) == len(lines) and all(map(is_sound, found)):
+        return list(found)
+    return _one_by_one(lines)
+
+
+def _one_by_one(lines: list[bytes]) -> list[Line]:
+    found: list[Line] = []
+    for text in lines:
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            return found
+        if not is_sound(line):
+            return found
+        found.append(line)
+    return found

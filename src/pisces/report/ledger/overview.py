@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
+from pisces.errors import RunError
 from pisces.report.ledger.book import Ledger
+from pisces.report.ledger.pace import is_locked, is_written, left, silent_s, speeds_of
+from pisces.report.ledger.rows import STATUSES, status_codes
+from pisces.report.ledger.summary import counted, metric_of, reached_at, target_of
+from pisces.report.ledger.tables import WAITING
+from pisces.stop import lower_is_better
 
 State: TypeAlias = Literal["empty", "running", "silent", "interrupted", "finished"]
 Clock: TypeAlias = Literal["virtual", "wall"]
@@ -68,6 +76,136 @@ class Overview:
     problem: str | None
 
 
+LATELY = 0.1  # of a run is its last tenth
+
+
 def overview(ledger: Ledger) -> Overview:
     """The run as far as it was read."""
-    raise NotImplementedError
+    with ledger.lock:
+        return _overview(ledger)
+
+
+def _overview(ledger: Ledger) -> Overview:
+    notes, total = ledger.notes, counted(ledger)
+    state, metric, target = _state(ledger), metric_of(ledger), target_of(ledger)
+    rest = left(ledger, is_over=state == "finished")
+    codes = np.bincount(status_codes(ledger), minlength=len(STATUSES))
+    num_of = dict(zip(STATUSES, codes.tolist(), strict=True))
+    concurrency = ledger.setting("clients", "concurrency")
+    speeds = speeds_of(ledger) if state == "running" else {}
+    return Overview(
+        name=_told(ledger, "name"),
+        protocol=_told(ledger, "protocol"),
+        seed=_seed(ledger),
+        state=state,
+        reason=notes.reason,
+        clock="wall" if ledger.run.is_served or is_journalled(ledger) else "virtual",
+        at=notes.at,
+        silent_s=silent_s(ledger),
+        num_lines=notes.num_lines,
+        version=notes.version,
+        metric=metric,
+        value=None if metric is None else total["final"][metric],
+        best=None if metric is None else total["best"][metric],
+        target=target,
+        time_to_target_s=None if metric is None else reached_at(ledger, target, metric),
+        lower_is_better=metric is not None and lower_is_better(metric),
+        metrics=total["final"],
+        concurrency=concurrency if type(concurrency) is int else None,
+        num_clients=total["num_clients"],
+        num_running=notes.num_running,
+        num_idle=num_of["idle"] + num_of["new"],
+        num_buffered=notes.num_waiting,
+        num_gone=num_of["gone"],
+        num_distrusted=num_of["distrusted"],
+        num_started=total["num_started"],
+        num_updates=total["num_updates"],
+        num_aggregated=total["num_aggregated"],
+        num_dropped=total["num_dropped"],
+        num_failed=total["num_failed"],
+        num_called_off=total["num_called_off"],
+        num_left=total["num_left"],
+        num_outliers=total["num_outliers"],
+        updates_per_s=_updates_per_s(ledger),
+        updates_per_wall_s=speeds.get("updates"),
+        staleness_now=_staleness_now(ledger),
+        staleness_mean=total["mean_staleness"],
+        staleness_max=total["max_staleness"],
+        staleness_bound=bound_of(ledger),
+        share_done=rest.share_done,
+        limit=rest.limit,
+        left_s=rest.left_s if state in ("running", "finished") else None,
+        has_decisions=ledger.has_decisions,
+        problem=ledger.problem,
+    )
+
+
+def _state(ledger: Ledger) -> State:
+    if not ledger.notes.num_lines:
+        return "running" if is_locked(ledger.follower.last.inode) else "empty"
+    if ledger.notes.reason is not None:
+        return "interrupted" if ledger.notes.reason == "interrupted" else "finished"
+    return "running" if is_written(ledger) else "silent"
+
+
+def is_journalled(ledger: Ledger) -> bool:
+    """Does the run keep a journal, as those in real time do?"""
+    return (ledger.path / "journal").is_dir()
+
+
+def _told(ledger: Ledger, what: str) -> str:
+    """Name or protocol; the folder's name where the config cannot be read."""
+    try:
+        return str(getattr(ledger.run, what))
+    except RunError:
+        return ledger.path.resolve().name
+
+
+def _seed(ledger: Ledger) -> int | None:
+    try:
+        return ledger.run.seed
+    except RunError:
+        return None
+
+
+def _updates_per_s(ledger: Ledger) -> float | None:
+    """Arrivals per second of the run's own time, lately."""
+    now = ledger.notes.at
+    span_s = LATELY * now
+    if span_s <= 0:
+        return None
+    at = ledger.notes.arrivals["at"]
+    return float(np.count_nonzero(at >= now - span_s) / span_s)
+
+
+def _staleness_now(ledger: Ledger) -> float | None:
+    notes = ledger.notes
+    if notes.num_waiting:
+        waiting = np.flatnonzero(notes.tasks["outcome"] == WAITING)
+        versions = notes.tasks["version"][waiting]
+        return float(np.mean(notes.version - versions[versions >= 0])) if len(versions) else None
+    if not len(notes.aggregations):
+        return None
+    lately = notes.shares["staleness"][notes.aggregations["first"][-1] :]
+    return float(lately.mean()) if len(lately) else None
+
+
+def bound_of(ledger: Ledger) -> float | None:
+    """The bound on staleness: as the pacer last told it, or as the config has it."""
+    told = ledger.notes.pace.get("bound")
+    if told is not None:
+        return float(told["value"][-1])
+    settings = protocol_settings(ledger)
+    bound = settings.get("staleness_bound")
+    return float(bound) if isinstance(bound, (int, float)) else None
+
+
+def protocol_settings(ledger: Ledger) -> dict[str, Any]:
+    """The settings of the run's protocol, as far as its config has them."""
+    try:
+        config = ledger.run.config
+    except RunError:
+        return {}
+    tables, protocol = config.get("protocols"), config.get("protocol")
+    own = tables.get(protocol) if isinstance(tables, dict) and isinstance(protocol, str) else None
+    return own if isinstance(own, dict) else {}

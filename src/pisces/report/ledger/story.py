@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from pisces.errors import RunError
 from pisces.report.ledger.book import Ledger
-from pisces.report.ledger.rows import ClientRow
+from pisces.report.ledger.picks import SCORE
+from pisces.report.ledger.rows import ClientRow, count_or_none, number_or_none, row_of
+from pisces.report.ledger.tables import AGGREGATED, DROPPED, OUTCOMES, WAITING
 
 Fate: TypeAlias = Literal["picked", "passed over", "running", "waiting", "gone", "distrusted"]
 Outcome: TypeAlias = Literal[
     "running", "waiting", "aggregated", "dropped", "failed", "called off", "left"
 ]
+
+ALWAYS: dict[str, str] = {
+    "running": "It was training then.",
+    "waiting": "Its update waited to be aggregated.",
+    "gone": "It was not there.",
+    "distrusted": "Distrusted: it has no credits left.",
+}
+NO_DECISIONS = (
+    "This log does not say why clients were picked: it was recorded without decisions, "
+    "or by an older version."
+)
+TASK_LINES = ("started_line", "ended_line", "settled_line", "outcome")
+UPDATES = (WAITING, AGGREGATED, DROPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +87,139 @@ class ClientStory:
 
 def client_story(ledger: Ledger, client: int, first: int = 0, num: int = 100) -> ClientStory:
     """The client's story; a client that never turned up is a `RunError`."""
-    raise NotImplementedError
+    with ledger.lock:
+        row = ledger.notes.row_of_client.get(client)
+        if row is None:
+            raise RunError(f"{ledger.path} tells of no client {client}: choose one that joined")
+        return _story(ledger, row, max(0, first), max(0, num))
+
+
+def _story(ledger: Ledger, row: int, first: int, num: int) -> ClientStory:
+    notes = ledger.notes
+    clients, tasks = notes.clients, notes.tasks
+    own = np.flatnonzero(tasks["client"] == row)
+    since = int(np.searchsorted(notes.picks.decisions["line"], clients["joined_line"][row]))
+    num_decisions = len(notes.picks.decisions) - since
+    page = range(num_decisions - 1 - first, max(-1, num_decisions - 1 - first - num), -1)
+    history = History(ledger, row, own)
+    return ClientStory(
+        facts=row_of(ledger, row),
+        joined_at=number_or_none(clients["joined_at"][row].item()),
+        distrusted_at=number_or_none(clients["distrusted_at"][row].item()),
+        num_tasks=len(own),
+        tasks=tuple(_task(ledger, int(task)) for task in own[::-1][first : first + num]),
+        num_decisions=num_decisions,
+        decisions=tuple(history.decision(since + place) for place in page),
+        first=first,
+        note=None if ledger.has_decisions else NO_DECISIONS,
+    )
+
+
+def _task(ledger: Ledger, row: int) -> TaskRow:
+    notes = ledger.notes
+    cell = {name: notes.tasks[name][row].item() for name in notes.tasks.FILLS}
+    return TaskRow(
+        task=cell["task"],
+        version=count_or_none(cell["version"]),
+        started_at=cell["started_at"],
+        ended_at=number_or_none(cell["ended_at"]),
+        outcome=cast(Outcome, OUTCOMES[cell["outcome"]]),
+        reason=notes.reasons[cell["reason"]] if cell["reason"] >= 0 else None,
+        staleness=count_or_none(cell["staleness"]),
+        loss=number_or_none(cell["loss"]),
+        loss_left=number_or_none(cell["loss_left"]),
+        weight=number_or_none(cell["weight"]),
+        into_version=count_or_none(cell["into_version"]),
+        is_outlier=cell["is_outlier"],
+        credits=count_or_none(cell["credits"]),
+    )
+
+
+class History:
+    """What one client was at any line of the log, found by bisection."""
+
+    def __init__(self, ledger: Ledger, row: int, own_tasks: NDArray[np.int64]) -> None:
+        notes = ledger.notes
+        self._picks = notes.picks
+        scores, tasks, comings = notes.picks.scores, notes.tasks, notes.comings
+        self._scored = np.flatnonzero(scores["client"] == row)
+        self._scored_in = scores["decision"][self._scored]
+        self._tasks = {name: tasks[name][own_tasks] for name in TASK_LINES}
+        came = comings["client"] == row
+        self._came_lines, self._came = comings["line"][came], comings["is_present"][came]
+        self._distrusted_line = notes.clients["distrusted_line"][row].item()
+
+    def decision(self, number: int) -> Decision:
+        """How it fared in this decision, and why."""
+        table = self._picks.decisions
+        cell = {name: table[name][number].item() for name in table.FILLS}
+        place = int(np.searchsorted(self._scored_in, number, side="right")) - 1
+        scored = int(self._scored[place]) if place >= 0 else -1
+        is_picked = (
+            scored >= 0
+            and int(self._scored_in[place]) == number
+            and bool(self._picks.scores["is_picked"][scored])
+        )
+        fate: Fate = "picked" if is_picked else self._fate(cell["line"])
+        terms = self._picks.terms_of(scored)
+        return Decision(
+            at=cell["at"],
+            version=max(0, cell["version"]),
+            fate=fate,
+            why=why(fate, cell, terms),
+            terms=terms,
+            lowest=number_or_none(cell["lowest"]),
+            slots=count_or_none(cell["slots"]),
+            num_free=count_or_none(cell["num_free"]),
+        )
+
+    def _fate(self, line: int) -> Fate:
+        if 0 <= self._distrusted_line < line:
+            return "distrusted"
+        place = int(np.searchsorted(self._came_lines, line)) - 1
+        if place < 0 or not self._came[place]:
+            return "gone"
+        # A client has one task at a time: the last started before is the one that may still count.
+        task = int(np.searchsorted(self._tasks["started_line"], line)) - 1
+        if task >= 0:
+            ended, settled = (int(self._tasks[n][task]) for n in ("ended_line", "settled_line"))
+            if ended < 0 or ended > line:
+                return "running"
+            is_update = self._tasks["outcome"][task] in UPDATES
+            if is_update and (settled < 0 or settled > line):
+                return "waiting"
+        return "passed over"
+
+
+def why(fate: Fate, decision: dict[str, Any], terms: dict[str, float | None]) -> str:
+    """One sentence on how a client fared in a decision."""
+    if fate in ALWAYS:
+        return ALWAYS[fate]
+    score, has_scores = terms.get(SCORE), decision["terms"] >= 0
+    if not has_scores:
+        return "Drawn by lot." if fate == "picked" else "Free, but not drawn: seats went by lot."
+    if fate == "picked":
+        return f"Picked: {_told(terms)}." if score is not None else "A newcomer, drawn by lot."
+    if score is None:
+        return "Free and not heard from yet, but not drawn among the newcomers."
+    lowest = decision["lowest"]
+    if math.isnan(lowest):
+        return f"Free with {_told(terms)}, but all seats went to newcomers drawn by lot."
+    if score < lowest:
+        return f"Free, but its score {score:.4g} is below {lowest:.4g}, the least picked."
+    if score == lowest:
+        return f"Free; its score {score:.4g} equals the least picked, and the tie was drawn."
+    return (
+        f"Free; its score as last recorded, {score:.4g}, is not below the least picked "
+        f"({lowest:.4g}): it had changed by then, or chance has a say."
+    )
+
+
+def _told(terms: dict[str, float | None]) -> str:
+    """`score 85.2 (utility 120.5, discount 0.7071)`."""
+    parts = [
+        f"{name} {value:.4g}"
+        for name, value in terms.items()
+        if name != SCORE and value is not None
+    ]
+    return f"score {terms[SCORE]:.4g}" + (f" ({', '.join(parts)})" if parts else "")

@@ -1,0 +1,85 @@
+"""Following a file that somebody else writes to: whole lines, as they come.
+
+Nothing is locked, and no handle is kept open: the writer never notices.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+CHUNK_BYTES = 1 << 18  # read at once, so that a short slice of time is one
+LONGEST_LINE = 1 << 26
+REMEMBERED_BYTES = 512  # what stands before the place we are at, to know it again
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there was at one look: how much, which file, when last written."""
+
+    num_bytes: int = 0
+    inode: int = 0
+    written_at: float | None = None
+
+
+class Follower:
+    """How far a file was read, and how to see that it is still the same."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.position = 0
+        self.last = Look()
+        self._before = b""  # what stands before the position
+
+    def look(self) -> Look:
+        """See how much there is now; nothing, where there is no ordinary file."""
+        self.last = Look()
+        with suppress(OSError):
+            found = os.stat(self._path)
+            if stat.S_ISREG(found.st_mode):
+                self.last = Look(found.st_size, found.st_ino, found.st_mtime)
+        return self.last
+
+    def open(self) -> BinaryIO:
+        """The file, if it is one: from a pipe nothing might ever come."""
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+        return os.fdopen(os.open(self._path, flags), "rb")
+
+    def is_same(self, file: BinaryIO, inode: int) -> bool:
+        """Is this the file we have read so far, with at most something added?"""
+        found = os.fstat(file.fileno())
+        if not self.position:
+            return True
+        if found.st_size < self.position or (inode and found.st_ino != inode):
+            return False
+        file.seek(self.position - len(self._before))
+        return file.read(len(self._before)) == self._before
+
+    def whole_lines(self, file: BinaryIO) -> list[bytes]:
+        """The next of them, without their ends; none where the next is not written to its end.
+
+        They count as read when `step` says so.
+        """
+        file.seek(self.position)
+        text = file.read(CHUNK_BYTES)
+        while b"\n" not in text:
+            more = file.read(CHUNK_BYTES)
+            if not more or len(text) > LONGEST_LINE:
+                return [text] if len(text) > LONGEST_LINE else []
+            text += more
+        return text[: text.rindex(b"\n")].split(b"\n")
+
+    def is_last(self, file: BinaryIO, lines: list[bytes]) -> bool:
+        """Does nothing stand behind these lines?"""
+        file.seek(self.position + sum(map(len, lines)) + len(lines))
+        return not file.read(1)
+
+    def step(self, lines: list[bytes]) -> None:
+        """These lines were taken in."""
+        for line in lines[-3:]:
+            self._before = (self._before + line + b"\n")[-REMEMBERED_BYTES:]
+        self.position += sum(map(len, lines)) + len(lines)

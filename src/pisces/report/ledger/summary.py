@@ -1,0 +1,120 @@
+"""What a run came to, from its ledger: the same as `pisces.record.summary` counts from its file."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pisces.record.reader import Run
+from pisces.record.sound import is_summary
+from pisces.record.summary import time_to_target
+from pisces.record.writer import SUMMARY, read_file
+from pisces.report.facts import Floats
+from pisces.report.ledger.book import Ledger
+from pisces.stop import lower_is_better
+
+
+def counted(ledger: Ledger) -> dict[str, Any]:
+    """All counts by name, as `Tally.summary` has them."""
+    notes, counts = ledger.notes, ledger.notes.counts
+    num = notes.staleness.total()
+    total = sum(staleness * times for staleness, times in notes.staleness.items())
+    clients = notes.clients
+    return {
+        "reason": notes.reason,
+        "at": notes.at,
+        "versions": notes.version,
+        "num_clients": int(np.count_nonzero(clients["joined_line"] >= 0)),
+        "num_clients_started": int(np.count_nonzero(clients["picks"])),
+        "num_started": counts["started"],
+        "num_updates": counts["arrived"],
+        "num_aggregated": num,
+        "num_dropped": counts["dropped"],
+        "num_failed": counts["failed"] - notes.num_called_off,
+        "num_called_off": notes.num_called_off,
+        "num_left": counts["left"],
+        "max_staleness": max(notes.staleness, default=None),
+        "mean_staleness": total / num if num else None,
+        "num_outliers": counts["outlier"],
+        "distrusted": sorted(clients["client"][clients["distrusted_line"] >= 0].tolist()),
+        "final": {name: last_of(ledger, name) for name in ledger.metrics},
+        "best": {name: best_of(ledger, name) for name in ledger.metrics},
+    }
+
+
+def last_of(ledger: Ledger, metric: str) -> float | None:
+    """The metric's last value, if it is a number."""
+    _, values = ledger.curve(metric)
+    return None if not len(values) or math.isnan(values[-1]) else float(values[-1])
+
+
+def best_of(ledger: Ledger, metric: str) -> float | None:
+    """Its best value."""
+    _, values = ledger.curve(metric)
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return None
+    return float(values.min() if lower_is_better(metric) else values.max())
+
+
+def reached_at(ledger: Ledger, target: float | None, metric: str) -> float | None:
+    """When an evaluation first met the target; None if none did, or there is none."""
+    if target is None:
+        return None
+    times, values = ledger.curve(metric)
+    return time_to_target(zip(times.tolist(), values.tolist(), strict=True), target, metric)
+
+
+def metric_of(ledger: Ledger) -> str | None:
+    """The metric a run is about: that of `stop`, or the best known of those there are."""
+    wanted = ledger.setting("stop", "metric")
+    known = ledger.metrics
+    first = [wanted] if isinstance(wanted, str) else []
+    preferred = [name for name in (*first, "accuracy", "perplexity", "loss") if name in known]
+    return next(iter([*preferred, *known]), None)
+
+
+def target_of(ledger: Ledger) -> float | None:
+    """The target of `stop`, if there is one."""
+    target = ledger.setting("stop", "target")
+    is_number = type(target) in (int, float) and math.isfinite(target)
+    return float(target) if is_number else None
+
+
+def wall_s(ledger: Ledger) -> float | None:
+    """How long the run took on the wall, which its summary tells when it is over."""
+    with suppress(OSError, ValueError, RecursionError):
+        told = json.loads(read_file(ledger.path / SUMMARY))
+        if is_summary(told) and type(told.get("wall_s")) in (int, float):
+            return float(told["wall_s"])
+    return None
+
+
+@dataclass(frozen=True)
+class ReadRun(Run):
+    """A run whose log is read already: what comparisons ask is answered from its ledger."""
+
+    ledger: Ledger = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> ReadRun:
+        """The run of this ledger."""
+        return cls(ledger.path, ledger)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Counted from the ledger; `wall_s` only of a run that is over."""
+        return {**counted(self.ledger), "wall_s": wall_s(self.ledger)}
+
+    def curve(self, metric: str = "accuracy") -> tuple[Floats, Floats]:
+        """Instants and values of a metric; none where it was never evaluated."""
+        return self.ledger.curve(metric)
+
+    def time_to_target(self, target: float, metric: str = "accuracy") -> float | None:
+        """When an evaluation first met the target; None if none did."""
+        return reached_at(self.ledger, target, metric)
