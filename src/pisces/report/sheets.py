@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, cycle, islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,22 +14,14 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from pisces.errors import ConfigError, RunError
+from pisces.report.styles import COLOURS as COLOURS  # found here, too
+from pisces.report.styles import Style as Style
+from pisces.report.styles import styles as styles
+from pisces.report.styles import styles_of as styles_of
 
 Floats: TypeAlias = NDArray[np.float64]
 Curve: TypeAlias = tuple[Floats, Floats]
-Dash: TypeAlias = str | tuple[int, tuple[int, ...]]
 
-# Okabe and Ito's colours, told apart also by the colour-blind; yellow is left out on white paper.
-# Those of the second line are for the rare study of more than seven.
-COLOURS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
-    *("#882255", "#999933", "#332288", "#888888", "#8C510A"),
-)
-# Whose the first colours are, in every picture; those of the main ones are given away last.
-MAIN = ("pisces", "oort", "fedbuff", "fedavg")
-OWNERS = (*MAIN, "pisces-paper", "fedbuff-mixing", "pisces-artifact")
-# Black and white printers and the fully colour-blind go by these.
-DASHES: tuple[Dash, ...] = ("-", "--", "-.", ":", (0, (3, 1, 1, 1, 1, 1)))
 PANEL = (3.2, 2.7)  # width and height in inches of one of several panels
 ALONE = (7.0, 4.0)  # of one that is alone on its sheet
 LEGEND_WIDTH, LEGEND_ROW = 6.0, 0.25  # inches: at least so wide, and so high a row
@@ -40,30 +30,6 @@ PNG_DPI = 150
 MIDDLE = "median over seeds, as long as half of them go on"
 BAND = f"{MIDDLE}; shaded: least to greatest"
 MOST_SHADED = 7  # more of them, over each other, are a fog
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How one of several things is drawn on every sheet."""
-
-    colour: str
-    dash: Dash
-
-
-def styles() -> Iterator[Style]:
-    """One after the other, for ever."""
-    for colour, dash in zip(cycle(COLOURS), cycle(DASHES), strict=False):
-        yield Style(colour, dash)
-
-
-def styles_of(names: Collection[str]) -> dict[str, Style]:
-    """A style each: protocols that own one have it in every picture, others what is left."""
-    first = list(islice(styles(), len(COLOURS)))
-    owned = dict(zip(OWNERS, first, strict=False))
-    taken = {owned[name] for name in names if name in owned}
-    in_order = chain(first[len(MAIN) :], first[: len(MAIN)], islice(styles(), len(COLOURS), None))
-    left = (style for style in in_order if style not in taken)
-    return {name: owned[name] if name in owned else next(left) for name in names}
 
 
 # --- curves ---------------------------------------------------------------------------------------

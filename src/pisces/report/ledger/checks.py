@@ -1,6 +1,6 @@
 """Is a line what a run writes? The same answer as `pisces.record.sound`, sooner where it is yes.
 
-Nine lines of ten are of three kinds that always look alike: what has exactly their keys, with the
+Nine lines of ten are of four kinds that always look alike: what has exactly their keys, with the
 usual types, is sound. Whatever looks otherwise is left to `is_line`.
 """
 
@@ -71,8 +71,45 @@ def _is_usual_arrived(line: Line) -> bool:
     )
 
 
+def _is_usual_picked(line: Line) -> bool:
+    """Few keys differ from line to line, and the rest is numbers in lists."""
+    if "others" in line:
+        if len(line) != 10 or not _are_scored(line["others"], line["other_scores"]):
+            return False
+    elif len(line) != 8:
+        return False
+    version, slots, num = line["version"], line["slots"], line["num_free"]
+    return (
+        type(version) is type(slots) is type(num) is int
+        and 0 <= version < MOST
+        and 0 <= slots < MOST
+        and 0 <= num < MOST
+        and type(line["terms"]) is list
+        and {*map(type, line["terms"])} <= TEXT
+        and _are_scored(line["clients"], line["scores"])
+    )
+
+
+def _are_scored(clients: Any, scores: Any) -> bool:
+    """Clients in one list, in the other a list of numbers for some of them."""
+    if not type(clients) is type(scores) is list:
+        return False
+    for client in clients:
+        if type(client) is not int or not 0 <= client < MOST_CLIENTS:
+            return False
+    for row in scores:
+        if type(row) is not list:
+            return False
+        for value in row:
+            if value is not None and not (type(value) is float and value - value == 0.0):
+                return False
+    return True
+
+
+TEXT = {str}
 USUAL: Mapping[str, Callable[[Line], bool]] = {
     "joined": _is_usual_joined,
     "started": _is_usual_started,
     "arrived": _is_usual_arrived,
+    "picked": _is_usual_picked,
 }

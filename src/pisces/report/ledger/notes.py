@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import zip_longest
-from typing import Any
 
 from pisces.record.lines import Line
 from pisces.record.summary import CALLED_OFF as WORDS_OF_CALLING_OFF
@@ -15,7 +14,6 @@ from pisces.report.ledger import tables as t
 from pisces.report.ledger.picks import Picks
 
 MOST_REASONS = 10_000  # that are kept word by word
-MOST_PACE = 1e300  # a pacer's number beyond it, or none, is not drawn
 OTHER = "(one of very many reasons)"
 
 
@@ -231,7 +229,7 @@ class Notes:
         for staleness, (task, weight) in told:
             self._note_share(row, line["version"], task, staleness, weight)
         table.num[row] = len(self.shares) - table.first[row]
-        self._note_pace(row, line.get("pace"))
+        self._note_pace(row, line.get("pace", {}))
 
     def _note_share(
         self, aggregation: int, version: int, task: int | None, staleness: int, weight: float | None
@@ -251,11 +249,10 @@ class Notes:
         tasks.weight[row] = weight
         tasks.into_version[row] = version
 
-    def _note_pace(self, aggregation: int, pace: Any) -> None:
-        if type(pace) is dict:
-            for name, value in pace.items():
-                if type(value) in (int, float) and abs(value) <= MOST_PACE:
-                    note(self.pace, name, aggregation, value)
+    def _note_pace(self, aggregation: int, pace: Mapping[str, float | None]) -> None:
+        for name, value in pace.items():
+            if value is not None:
+                note(self.pace, name, aggregation, value)
 
     def _outlier(self, line: Line, at: float) -> None:
         row, credits_left = self.task_row(line["task"]), line.get("credits", -1)

@@ -32,12 +32,12 @@ class Table:
     def __getitem__(self, name: str) -> Any:
         return self._arrays[name][: self._num]
 
-    def add(self) -> int:
-        """One more row; its place."""
+    def add(self, num: int = 1) -> int:
+        """One more row, or some; the place of the first."""
         row = self._num
-        if row == self._room:
+        while row + num > self._room:
             self._grow()
-        self._num = row + 1
+        self._num = row + num
         return row
 
     @property
