@@ -4,16 +4,13 @@ No figure has more than a few thousand points, however long the log; colours of 
 left to the page.
 """
 
-from pisces.report.figures.comparison import (
-    compare_curves,
-    compare_speedups,
-    compare_times,
-    costs,
-)
+from pisces.report.figures.comparison import compare_curves
+from pisces.report.figures.costs import costs
 from pisces.report.figures.curves import curve
 from pisces.report.figures.figure import Figure
 from pisces.report.figures.losses import losses
 from pisces.report.figures.pace import contributors, intervals, staleness
+from pisces.report.figures.speed import compare_speedups, compare_times
 from pisces.report.figures.timeline import timeline
 
 __all__ = [

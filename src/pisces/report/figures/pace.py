@@ -2,20 +2,248 @@
 
 from __future__ import annotations
 
-from pisces.report.figures.figure import Figure
+from itertools import pairwise
+
+import numpy as np
+
+from pisces.report.facts import Floats
+from pisces.report.figures.figure import (
+    BLUE,
+    GREY,
+    ORANGE,
+    Cell,
+    Figure,
+    Ints,
+    Trace,
+    axis,
+    counted,
+    layout_of,
+    nothing,
+    numbers,
+    seconds,
+    thinned,
+)
 from pisces.report.ledger import Ledger
+from pisces.report.ledger.overview import bound_of
+from pisces.report.ledger.tables import Sparse
+
+MOST_STEPS = 300  # versions drawn one by one; more are drawn a few together
+MOST_BARS = 60  # of a histogram
+NOTHING = "No version was made yet."
+
+
+# --- how far apart --------------------------------------------------------------------------------
 
 
 def intervals(ledger: Ledger) -> Figure:
     """Seconds between aggregations, against the pacer's limit where it has one."""
-    raise NotImplementedError
+    name, title = "intervals", "time between aggregations"
+    with ledger.lock:
+        table = ledger.notes.aggregations
+        if not len(table):
+            return nothing(name, title, NOTHING)
+        at, versions = table["at"].copy(), table["version"].copy()
+        limits = _beside(ledger.notes.pace.get("limit_s"), len(at))
+    apart = np.diff(at, prepend=0.0)
+    kept = thinned(apart)
+    traces = [_dots(at[kept], apart[kept], versions[kept])]
+    if not np.isnan(limits).all():
+        kept = thinned(limits)
+        traces.append(_steps(at[kept], limits[kept]))
+    columns = {
+        "version": numbers(versions),
+        "at": numbers(at),
+        "interval_s": numbers(apart),
+        "limit_s": numbers(limits),
+    }
+    layout = layout_of(name, "time (s)", "time since the version before (s)")
+    layout["yaxis"]["rangemode"] = "tozero"
+    return Figure(name, title, _interval_words(apart, limits), traces, layout, columns)
+
+
+def _beside(told: Sparse | None, num: int) -> Floats:
+    """What the pacer told of each aggregation; NaN where it told nothing."""
+    values = np.full(num, np.nan)
+    if told is not None:
+        values[told["row"]] = told["value"]
+    return values
+
+
+def _dots(at: Floats, apart: Floats, versions: Ints) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "interval",
+        "x": numbers(at),
+        "y": numbers(apart),
+        "customdata": numbers(versions),
+        "marker": {"color": BLUE, "size": 5, "opacity": 0.6},
+        "hovertemplate": "version %{customdata}: %{y:.4~g} s at %{x:,.4~g} s<extra></extra>",
+    }
+
+
+def _steps(at: Floats, limits: Floats) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "the pacer's limit",
+        "x": numbers(at),
+        "y": numbers(limits),
+        "line": {"color": ORANGE, "width": 1.5, "shape": "hv"},
+        "hovertemplate": "limit %{y:.4~g} s at %{x:,.4~g} s<extra></extra>",
+    }
+
+
+def _interval_words(apart: Floats, limits: Floats) -> str:
+    middle, most = seconds(float(np.median(apart))), seconds(float(apart.max()))
+    text = f"{counted(len(apart), 'version')}, {middle} apart in the median, {most} at most"
+    known = limits[~np.isnan(limits)]
+    if not len(known):
+        return f"{text}; the pacer has no limit in seconds, or its verdicts were not recorded."
+    return f"{text}; the pacer's limit is {seconds(float(np.median(known)))} in the median."
+
+
+# --- of whom --------------------------------------------------------------------------------------
 
 
 def contributors(ledger: Ledger) -> Figure:
-    """How many updates went into each version, and their weights."""
-    raise NotImplementedError
+    """How many updates went into each version, and their weights.
+
+    Where versions are too many, several stand together: the mean number of updates, and the least,
+    median and greatest weight.
+    """
+    name, title = "contributors", "updates and weights per version"
+    with ledger.lock:
+        table, shares = ledger.notes.aggregations, ledger.notes.shares
+        if not len(table):
+            return nothing(name, title, NOTHING)
+        versions, num = table["version"].copy(), table["num"].astype(np.int64)
+        weights = shares["weight"].copy()
+    width = -(-len(num) // MOST_STEPS)
+    firsts = np.arange(0, len(num), width)
+    mean_num = np.add.reduceat(num, firsts) / np.diff(firsts, append=len(num))
+    low, middle, high = _spread(weights, num, firsts)
+    at = versions[firsts]
+    words = _contributor_words(num, weights, width)
+    columns: dict[str, list[Cell]] = {
+        "version": numbers(at),
+        "updates": numbers(mean_num),
+        "weight_min": numbers(low),
+        "weight_median": numbers(middle),
+        "weight_max": numbers(high),
+    }
+    traces = [_number_bars(at, mean_num), *_weight_lines(at, low, middle, high)]
+    return Figure(name, title, words, traces, _two_panels(name), columns)
+
+
+def _spread(weights: Floats, num: Ints, firsts: Ints) -> tuple[Floats, Floats, Floats]:
+    """The least, median and greatest weight of each group of versions."""
+    ends = np.concatenate([[0], np.cumsum(num)])
+    edges = [*ends[firsts].tolist(), int(ends[-1])]
+    found = []
+    for first, end in pairwise(edges):
+        own = weights[first:end]
+        own = own[~np.isnan(own)]
+        has = len(own) > 0
+        found.append((own.min(), np.median(own), own.max()) if has else (np.nan,) * 3)
+    low, middle, high = np.array(found, np.float64).reshape(-1, 3).T
+    return low, middle, high
+
+
+def _number_bars(at: Ints, num: Floats) -> Trace:
+    return {
+        "type": "bar",
+        "name": "updates",
+        "x": numbers(at),
+        "y": numbers(num),
+        "marker": {"color": BLUE, "line": {"width": 0}},
+        "hovertemplate": "version %{x}: %{y:.3~g} updates<extra></extra>",
+    }
+
+
+def _weight_lines(at: Ints, low: Floats, middle: Floats, high: Floats) -> list[Trace]:
+    line = {"type": "scatter", "mode": "lines", "x": numbers(at), "yaxis": "y2"}
+    edge = {**line, "line": {"width": 0.5, "color": ORANGE}, "showlegend": False}
+    return [
+        {**edge, "y": numbers(low), "hovertemplate": "least weight %{y:.3~g}<extra></extra>"},
+        {
+            **edge,
+            "y": numbers(high),
+            "fill": "tonexty",
+            "fillcolor": "rgba(213, 94, 0, 0.2)",
+            "hovertemplate": "greatest weight %{y:.3~g}<extra></extra>",
+        },
+        {
+            **line,
+            "y": numbers(middle),
+            "name": "weight (median; shaded: least to greatest)",
+            "line": {"width": 1.5, "color": ORANGE},
+            "hovertemplate": "version %{x}: weight %{y:.3~g}<extra></extra>",
+        },
+    ]
+
+
+def _two_panels(name: str) -> dict[str, object]:
+    layout = layout_of(name, "version", "updates", bargap=0.1)
+    layout["xaxis"]["anchor"] = "y2"
+    layout["yaxis"] |= {"domain": [0.55, 1.0], "rangemode": "tozero"}
+    layout["yaxis2"] = axis("weight", domain=[0.0, 0.45])
+    return layout
+
+
+def _contributor_words(num: Ints, weights: Floats, width: int) -> str:
+    text = f"{num.mean():.3g} updates make a version on average, {num.max():,} at most"
+    known = weights[~np.isnan(weights)]
+    if len(known):
+        text += f"; their weights are from {known.min():.3g} to {known.max():.3g}"
+    return f"{text}; {width} versions stand together." if width > 1 else f"{text}."
+
+
+# --- how stale ------------------------------------------------------------------------------------
 
 
 def staleness(ledger: Ledger) -> Figure:
     """How stale aggregated updates were, with the bound where there is one."""
-    raise NotImplementedError
+    name, title = "staleness", "staleness of aggregated updates"
+    with ledger.lock:
+        counts = dict(sorted(ledger.notes.staleness.items()))
+        bound = bound_of(ledger)
+    if not counts:
+        return nothing(name, title, "No update was aggregated yet.")
+    values, num = np.array(list(counts)), np.array(list(counts.values()))
+    width = max(1, -(-(int(values[-1]) + 1) // MOST_BARS))
+    bins, places = np.unique(values // width * width, return_inverse=True)
+    binned = np.bincount(places, weights=num)
+    trace = {
+        "type": "bar",
+        "x": numbers(bins + (width - 1) / 2),
+        "y": numbers(100 * binned / num.sum()),
+        "width": 0.9 * width,
+        "customdata": numbers(binned),
+        "marker": {"color": BLUE, "line": {"width": 0}},
+        "hovertemplate": "staleness %{x}: %{customdata:,} updates, %{y:.3~g} %<extra></extra>",
+    }
+    layout = layout_of(name, "staleness (versions)", "aggregated updates (%)", bargap=0.05)
+    if bound is not None:
+        layout |= _upright(bound, f"bound {bound:g}")
+    mean = float(np.average(values, weights=num))
+    words = f"{counted(int(num.sum()), 'update')}, {mean:.3g} versions stale on average, "
+    words += f"{int(values[-1]):,} at most" + _held(values, num, bound)
+    columns = {"staleness": numbers(values), "updates": numbers(num)}
+    return Figure(name, title, words, [trace], layout, columns)
+
+
+def _upright(value: float, words: str) -> dict[str, object]:
+    line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": value, "x1": value}
+    text = {"yref": "paper", "y": 1, "x": value, "xanchor": "right", "yanchor": "top"}
+    return {
+        "shapes": [{**line, "line": {"color": GREY, "width": 1.5, "dash": "dash"}}],
+        "annotations": [{**text, "text": words, "showarrow": False, "xshift": -4}],
+    }
+
+
+def _held(values: Ints, num: Ints, bound: float | None) -> str:
+    if bound is None:
+        return "; no bound is known."
+    beyond = int(num[values > bound].sum())
+    return f"; {f'{beyond:,} beyond' if beyond else 'none beyond'} the bound {bound:g}."
