@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,10 @@ from pisces.dashboard.extra import needed
 
 OWN = Path(__file__).parent / "static"
 CHARTS = "plotly.min.js"
+# The charts bring inline styles (of maps, which we do not draw) unless something has their id: a
+# strict policy would block them, and the browser complain. So the page has something of that id.
+MARKS = b"<!-- marks of the charts -->"
+STYLE_ID = re.compile(rb"""document\.getElementById\("([0-9a-f]{32,128})"\)""")
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -42,9 +47,15 @@ class File:
 def files() -> dict[str, File]:
     """All files by their paths; `/` is the page."""
     found = {f"/static/{path.name}": path for path in OWN.iterdir() if path.suffix in TYPES}
-    found["/"] = found.pop("/static/index.html")
     found[f"/static/{CHARTS}"] = _charts()
-    return {name: File(TYPES[path.suffix], path.read_bytes()) for name, path in found.items()}
+    read = {name: File(TYPES[path.suffix], path.read_bytes()) for name, path in found.items()}
+    page, charts = read.pop("/static/index.html"), read[f"/static/{CHARTS}"]
+    return {**read, "/": File(page.kind, _marked(page.content, charts.content))}
+
+
+def _marked(page: bytes, charts: bytes) -> bytes:
+    ids = dict.fromkeys(STYLE_ID.findall(charts))
+    return page.replace(MARKS, b"".join(b'<template id="%s"></template>' % id_ for id_ in ids))
 
 
 def _charts() -> Path:

@@ -12,7 +12,7 @@ export function clientTab({ run, client, wake }) {
   const status = el("span", {});
   const tiles = new Tiles(true);
   const why = el("p", { class: "note" });
-  const asked = { first: 0, num: 50 };
+  const asked = { first: 0, num: 20 };
   const decisions = new Table({ label: "Decisions", asked, changed: wake, columns: DECISIONS });
   const tasks = new Table({ label: "Tasks", asked, changed: wake, columns: TASKS });
   let seen = null;

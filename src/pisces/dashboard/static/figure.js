@@ -4,12 +4,17 @@ import { el, say } from "./elements.js";
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
 const CONFIG = { displayModeBar: false, responsive: true, displaylogo: false, showTips: false };
+const NARROW = 500; // pixels
 const shown = new Set();
 
 const charts = new Promise((resolve, reject) => {
   const script = document.getElementById("charts");
-  if (window.Plotly) resolve(window.Plotly);
-  script.addEventListener("load", () => resolve(window.Plotly));
+  const ready = () => {
+    window.Plotly.setPlotConfig({ logging: 0 }); // it warns of every bar coloured by a number
+    resolve(window.Plotly);
+  };
+  if (window.Plotly) ready();
+  script.addEventListener("load", ready);
   script.addEventListener("error", () => reject(new Error("the charts could not be loaded")));
 });
 charts.catch(() => {}); // said where a figure would be
@@ -77,19 +82,42 @@ export function redraw() {
   for (const picture of shown) picture.draw();
 }
 
+// The charts take a little markup. Names out of logs come escaped; whatever else there may be, no
+// tag goes through but these, none of which leads anywhere.
+const TAG = /<(?!\/?(?:br|b|i|sub|sup|extra)>)/g;
+
+function harmless(value) {
+  if (typeof value === "string") return value.replace(TAG, "&lt;");
+  if (Array.isArray(value)) return value.map(harmless);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, harmless(part)]));
+}
+
 function drawable(figure, span, width) {
-  const copy = structuredClone({ data: figure.data, layout: figure.layout });
+  const copy = harmless({ data: figure.data, layout: figure.layout });
   const layout = copy.layout;
-  layout.template = template(width);
+  layout.template = template();
   layout.uirevision = span ? String(span) : "all";
   layout.autosize = true;
+  layout.margin = { l: 8, r: 8, t: 8, b: 8 }; // axes make room for what they say
   delete layout.title;
+  if (width < NARROW) copy.data.forEach(layScaleBelow);
   if (span) layout.xaxis = { ...layout.xaxis, range: span, autorange: false };
   return copy;
 }
 
+/** Beside a narrow figure there is no room for the scale of its colours. */
+function layScaleBelow(trace) {
+  for (const holder of [trace, trace.marker]) {
+    if (!holder?.colorbar) continue;
+    const text = String(holder.colorbar.title?.text ?? "").replace("<br>", " ");
+    holder.colorbar = { ...holder.colorbar, title: { text, side: "top" }, orientation: "h", thickness: 8,
+      x: 0.5, xanchor: "center", len: 0.9, yref: "container", y: 0, yanchor: "bottom" };
+  }
+}
+
 /** The page's colours and type as the charts take them. */
-function template(width) {
+function template() {
   const [ink, soft, grid, card, line] = ["--ink", "--soft", "--grid", "--card", "--line"].map(colour);
   const axis = { gridcolor: grid, zerolinecolor: grid, linecolor: line, tickcolor: line, automargin: true,
     title: { font: { color: soft, size: 12 }, standoff: 8 }, tickfont: { color: soft, size: 11 } };
@@ -97,7 +125,6 @@ function template(width) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: FONT, size: 12, color: ink },
     xaxis: axis, yaxis: axis,
-    margin: { l: width < 500 ? 40 : 56, r: 12, t: 12, b: 40 },
     hoverlabel: { bgcolor: card, bordercolor: line, font: { color: ink, family: FONT, size: 12 } },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: soft, size: 12 } },
     transition: { duration: 0 },

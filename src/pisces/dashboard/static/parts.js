@@ -44,7 +44,7 @@ export class Tiles {
       const big = el("span", { class: "big" });
       const small = el("span", { class: "more" });
       this.tiles.set(name, { big, small });
-      return el("div", { class: "tile" }, el("dt", {}, name), el("dd", {}, big, el("br"), small));
+      return el("div", { class: "tile" }, el("dt", {}, name), el("dd", {}, big, small));
     }));
   }
 }

@@ -3,7 +3,7 @@
 import { el, fill, say } from "./elements.js";
 import { ask } from "./net.js";
 import { badge, bar, reading } from "./parts.js";
-import { duration, percent } from "./words.js";
+import { duration, percent, reason } from "./words.js";
 import { aggregationsTab, outliersTab } from "./pace.js";
 import { clientTab } from "./client.js";
 import { clientsTab } from "./clients.js";
@@ -67,9 +67,9 @@ export function runPage({ run, tab, client, wake }) {
   };
 }
 
-function stateWords({ state, reason, silent_s: silent }) {
+function stateWords({ state, reason: why, silent_s: silent }) {
   if (state === "silent") return `nobody has written for ${duration(silent)}; pisces resume goes on with it`;
-  return state === "finished" || state === "interrupted" ? (reason ?? "") : "";
+  return state === "finished" || state === "interrupted" ? reason(why) : "";
 }
 
 function progressBar({ state, share_done: share, left_s: left, limit }) {

@@ -4,7 +4,7 @@ import { el, fill, say } from "./elements.js";
 import { ask } from "./net.js";
 import { badge, bar, code, nothing, reading } from "./parts.js";
 import { Table } from "./table.js";
-import { ago, duration, metric, number, percent } from "./words.js";
+import { ago, duration, metric, number, percent, reason } from "./words.js";
 
 const asked = { order: "changed_at", descending: "1", first: 0 };
 const chosen = new Set();
@@ -82,7 +82,7 @@ function runCell(row) {
 
 function progress(row) {
   if (row.share_read < 1 && !row.problem) return reading(row.share_read);
-  if (row.state === "finished") return row.reason ?? "";
+  if (row.state === "finished") return reason(row.reason);
   const left = row.state === "running" && row.left_s !== null ? `, ${duration(row.left_s)} left` : "";
   return bar(row.share_done, `${percent(row.share_done)}${left}`, "Share of the run that is done");
 }

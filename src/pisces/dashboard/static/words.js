@@ -56,6 +56,16 @@ export function state(name) {
   return STATES[name] ?? ["", name ?? "not read yet"];
 }
 
+const REASONS = {
+  target: "target reached", time: "time is up", versions: "all its versions", updates: "all its updates",
+  patience: "no better for long",
+};
+
+/** Why a run is over. */
+export function reason(name) {
+  return REASONS[name] ?? name ?? "";
+}
+
 const STATUSES = { running: "live", waiting: "good", idle: "", new: "", gone: "warn", distrusted: "bad" };
 
 export function statusClass(name) {
