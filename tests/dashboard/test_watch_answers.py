@@ -355,5 +355,11 @@ def test_no_script_of_ours_makes_markup(page: Page) -> None:
     static = Path(answers.__file__).parent / "static"
     for path in static.glob("*.js"):
         text = path.read_text()
-        for forbidden in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+        for forbidden in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+        ):
             assert forbidden not in text, path.name

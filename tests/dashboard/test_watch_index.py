@@ -78,7 +78,8 @@ def test_a_run_in_the_place_of_another_is_read_anew(root: Path) -> None:
     (run / "events.jsonl").write_bytes(b"".join(map(encode, some_lines("fedavg"))))
     again(index)
     watched = index.find("a")
-    assert watched is not None and watched.seen is not None
+    assert watched is not None
+    assert watched.seen is not None
     assert watched.seen.staleness_max == 0  # FedAvg has none
 
 
@@ -86,14 +87,17 @@ def test_a_mended_log_is_read_on(root: Path) -> None:
     lines = some_lines()
     run = make_run(root / "a", lines)
     good = (run / "events.jsonl").read_bytes()
-    (run / "events.jsonl").write_bytes(good[:2000] + b"\n\x00}\n" + good[2000:])
+    at = good.index(b"\n", 2000) + 1
+    (run / "events.jsonl").write_bytes(good[:at] + b"\x00}\n" + good[at:])
     index = read_all(Index(root))
     watched = index.find("a")
-    assert watched is not None and watched.problem
+    assert watched is not None
+    assert watched.problem
     (run / "events.jsonl").write_bytes(good)
     again(index)
     assert watched.problem is None
-    assert watched.seen is not None and watched.seen.reason is not None
+    assert watched.seen is not None
+    assert watched.seen.reason is not None
 
 
 def test_what_takes_too_much_room_is_let_go_but_for_its_line(
@@ -126,7 +130,8 @@ def test_who_is_looked_at_is_read_first(root: Path, monkeypatch: pytest.MonkeyPa
     assert index.find("c") is not None
     index.step()
     (c,) = [watched for watched in index.runs() if watched.place.id == "c"]
-    assert c.ledger is not None and c.ledger.share_read > 0
+    assert c.ledger is not None
+    assert c.ledger.share_read > 0
 
 
 def test_the_thread_looks_by_itself_and_ends_at_once(root: Path) -> None:

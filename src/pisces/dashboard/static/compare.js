@@ -6,7 +6,7 @@ import { ask } from "./net.js";
 import { choice, nothing, reading } from "./parts.js";
 import { runLink } from "./runs.js";
 import { plainTable } from "./table.js";
-import { number } from "./words.js";
+import { bytes, duration, number } from "./words.js";
 
 const MOST = 40; // runs at once, as the server has it
 
@@ -76,15 +76,20 @@ export function comparePage({ query, wake }) {
 }
 
 function columns(rows) {
-  const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((key) => key !== "run");
+  const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((key) => !["run", "name"].includes(key));
   const isNumber = (key) => rows.every((row) => row[key] === null || typeof row[key] === "number");
   return [
     { key: "run", label: "Run", class: "name", cell: (row) => el("a", { href: runLink(row.run) }, row.run) },
-    ...keys.map((key) => ({ key, label: heading(key), num: isNumber(key), cell: (row) => number(row[key]) })),
+    ...keys.map((key) => ({ key, label: heading(key), num: isNumber(key), cell: (row) => shown(key, row[key]) })),
   ];
 }
 
+function shown(key, value) {
+  if (key.endsWith("bytes")) return bytes(value);
+  return key.endsWith("_s") ? duration(value) : number(value);
+}
+
 function heading(key) {
-  const words = key.replace(/^num_/, "").replace(/_s$/, " (s)").replaceAll("_", " ");
+  const words = key.replace(/^num_/, "").replace(/_(s|bytes)$/, "").replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -42,8 +42,10 @@ function go() {
     before?.close?.();
     page = route();
     fill(main, page.element);
-    main.focus({ preventScroll: true });
-    scrollTo(0, 0);
+    if (before) { // else whoever comes by keyboard begins at the top
+      main.focus({ preventScroll: true });
+      scrollTo(0, 0);
+    }
   }
   for (const link of document.querySelectorAll("#places a")) {
     const isHere = (link.hash === "#/compare") === (what === "compare");

@@ -32,6 +32,13 @@ export function duration(seconds) {
   return rest ? `${main} ${rest} ${smallName}` : main;
 }
 
+/** So many bytes: `19.5 kB`, `1.20 GB`. */
+export function bytes(value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  const step = Math.min(4, Math.floor(Math.log10(Math.max(1, value)) / 3));
+  return step ? `${(value / 1000 ** step).toPrecision(3)} ${["", "kB", "MB", "GB", "TB"][step]}` : `${value} B`;
+}
+
 export function percent(share) {
   if (share === null || share === undefined) return UNKNOWN;
   return `${Math.floor(100 * Math.min(1, Math.max(0, share)))} %`;
