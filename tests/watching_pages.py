@@ -93,9 +93,8 @@ def make_run(
 
 def some_lines(protocol: str = "pisces", seed: int = 1, num: int = 8) -> list[Line]:
     """The log of a short run of several clients, some of them odd."""
-    world = World(
-        latencies=[1.0 + client for client in range(num)], concurrency=3, odd_every=4, seed=seed
-    )
+    latencies = [1.0 + client % 8 for client in range(num)]
+    world = World(latencies=latencies, concurrency=max(3, num // 6), odd_every=4, seed=seed)
     made = assemble(protocol, world)
     made.coordinator._decisions._wanted = True  # as runs have it from their config
     return made.run()

@@ -286,7 +286,7 @@ def test_a_run_that_is_removed_is_said_to_be_gone(tmp_path: Path) -> None:
     read_all(page.index)
     reply = page.ask("overview", run="run")
     assert reply.status == 404
-    assert "go back to the list" in reply.json["problem"]
+    assert "removed or renamed" in reply.json["problem"]
 
 
 def test_markup_in_names_travels_as_text(tmp_path: Path) -> None:

@@ -198,8 +198,10 @@ def test_the_table_is_sorted_filtered_and_turned(server: Server, open_tab: OpenT
 
 
 PICKS_DESCEND = """() => {
-    const at = [...document.querySelectorAll('th')].findIndex((th) => th.innerText.startsWith('Picks'));
-    const picks = [...document.querySelectorAll('tbody tr')].map((row) => Number(row.children[at].innerText));
+    const heads = [...document.querySelectorAll('th')];
+    const at = heads.findIndex((th) => th.innerText.startsWith('Picks'));
+    const rows = [...document.querySelectorAll('tbody tr')];
+    const picks = rows.map((row) => Number(row.children[at].innerText));
     return picks.length > 5 && picks[0] > picks.at(-1)
         && picks.every((value, i) => i === 0 || value <= picks[i - 1]);
 }"""
@@ -300,8 +302,8 @@ def test_runs_are_chosen_and_compared(server: Server, open_tab: OpenTab) -> None
         for protocol in ("pisces", "fedbuff"):
             tab.page.get_by_label(f"Compare demo/{protocol}-seed{seed}").check()
     tab.page.get_by_role("link", name="Compare 4 runs").click()
-    tab.page.get_by_label("Target").fill("0.5")
-    tab.page.get_by_label("Target").press("Enter")
+    tab.page.get_by_label("Target", exact=True).fill("0.5")
+    tab.page.get_by_label("Target", exact=True).press("Enter")
     drawn(tab)
     assert tab.page.get_by_role("region", name="Costs").locator("tbody tr").count() == 4
     tab.shot("compare")
@@ -320,8 +322,8 @@ def test_the_page_is_reached_by_keyboard(server: Server, open_tab: OpenTab) -> N
     tab.page.get_by_role("link", name=RUN).press("Enter")
     tab.page.get_by_role("heading", level=1, name="pisces (seed 1)").wait_for()
     named = """() => [...document.querySelectorAll("button, select, input, a, progress, [role=img]")]
-        .filter((one) => !(one.getAttribute("aria-label") || one.innerText.trim() || one.labels?.length))
-        .map((one) => one.outerHTML)"""
+        .filter((one) => !(one.ariaLabel || one.innerText.trim() || one.labels?.length))
+        .map((one) => one.outerHTML)"""  # noqa: E501
     for name in ("overview", "clients", "outliers"):
         tab.page.goto(of(server, RUN, name))
         drawn(tab)

@@ -30,7 +30,7 @@ with needed():
 LARGE_BYTES = 8_000  # from here on an answer is compressed
 NUM_KEPT = 64  # answers, for whoever else looks at the same
 JSON = "application/json"
-GONE = "no such run in the folder watched: it was removed, or renamed; go back to the list"
+GONE = "no such run in the folder watched: it was removed or renamed, or is not there yet"
 BUG = "the page could not be answered: a bug in Pisces; its terminal says more"
 _log = logging.getLogger(__name__)
 

@@ -24,6 +24,7 @@ from pisces.report.ledger import Ledger, Overview, overview
 SLICE_S = 0.05  # of reading; whoever asks meanwhile waits for so long at most
 IDLE_S = 0.25  # between looks at the logs that somebody watches
 SCAN_S = 2.0  # between looks for new runs; where that takes long, ten times as long as it takes
+SOON_S = 0.5  # after the last look, where somebody asks for a run that is not known
 LOOKED_AT_S = 15.0  # so long after a question somebody is still there
 ROW_S = 5.0  # after which a run that is not over is asked again whether it still grows
 ROOM_BYTES = 2 << 30  # of logs that are held in memory
@@ -79,6 +80,7 @@ class Index:
     _wanted: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _scan_at: float = 0.0
+    _scanned_at: float = 0.0
 
     def start(self) -> None:
         """Begin to look."""
@@ -106,10 +108,13 @@ class Index:
         """The run of that name, if it was found; from now on somebody looks at it."""
         with self._lock:
             watched = self._runs.get(run)
-        if watched is not None:
-            if not watched.is_looked_at(time.monotonic()):
+        now = time.monotonic()
+        if watched is None:
+            self._scan_at = min(self._scan_at, self._scanned_at + SOON_S)
+        else:
+            if not watched.is_looked_at(now):
                 self._wanted.set()
-            watched.looked_at = time.monotonic()
+            watched.looked_at = now
         return watched
 
     def ledger(self, watched: Watched) -> Ledger:
@@ -140,7 +145,8 @@ class Index:
             self._take(places.find(self.root))
             self._look_again(now)
             self._make_room(now)
-            self._scan_at = time.monotonic() + max(SCAN_S, 10 * (time.monotonic() - now))
+            self._scanned_at = time.monotonic()
+            self._scan_at = self._scanned_at + max(SCAN_S, 10 * (self._scanned_at - now))
         due = [watched for watched in self.runs() if watched.is_due(now)]
         if not due:
             return False

@@ -72,7 +72,7 @@ export function comparePage({ query, wake }) {
   fill(chips, runs.map(chip));
   say(words, runs.length ? "Times are each run's own; speed-ups are paired by seed." : "");
   const element = el("div", {}, el("div", { class: "head" }, el("h1", {}, "Compare"), words), chips, controls, blank, waiting, content);
-  return { element, update, title: "Compare", isOptional: true, close: () => pictures.forEach((picture) => picture.close()) };
+  return { element, update, title: "Compare", close: () => pictures.forEach((picture) => picture.close()) };
 }
 
 function columns(rows) {

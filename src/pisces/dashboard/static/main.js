@@ -77,6 +77,7 @@ async function beat() {
 
 function reached() {
   banner.hidden = true;
+  if (!page.element.isConnected) fill(main, page.element);
   document.title = page.title ? `${page.title} · Pisces` : "Pisces";
 }
 
@@ -85,10 +86,8 @@ function trouble(error) {
     say(banner, "pisces watch is not reachable, trying again. Has it ended? What you see is as it was.");
   } else if (error instanceof Problem) {
     const told = error.message.charAt(0).toUpperCase() + error.message.slice(1);
-    if (error.status === 404 && !page.isOptional) {
-      fill(main, nothing(`${told}.`, el("a", { href: "#/" }, "All runs")));
-      turn += 1;
-      page = { element: main, update: async () => {}, close: page.close?.bind(page) };
+    if (error.status === 404) { // it may come (again): a run is replaced, or about to begin
+      fill(main, nothing(`${told}.`, "The page goes on as soon as it is there.", el("a", { href: "#/" }, "All runs")));
       return;
     }
     say(banner, `${told}.`);
