@@ -131,7 +131,8 @@ class Writer:
 def test_the_numbers_of_a_live_run_move(folder: Path, server: Server, open_tab: OpenTab) -> None:
     lines = some_lines(num=60)
     run = make_run(folder / "live", lines[:100])
-    tab = open_tab(of(server, "live"))
+    tab = open_tab(server.link)
+    tab.page.get_by_role("link", name="live").click()
     drawn(tab)
     before = int(tile(tab, "Versions"))
     tab.shot("live-begins")
@@ -174,6 +175,17 @@ def test_a_run_that_is_not_there_yet_appears(tmp_path: Path, open_tab: OpenTab) 
             made.kill()
         drawn(tab)
         tab.shot("real-run")
+
+
+def test_a_run_that_is_replaced_is_shown_again(tmp_path: Path, open_tab: OpenTab) -> None:
+    with serving(tmp_path) as server:
+        tab = open_tab(of(server, "later"))
+        tab.page.get_by_text("no such run in the folder", exact=False).wait_for()
+        tab.shot("not-there-yet")
+        make_run(tmp_path / "later", some_lines())
+        drawn(tab)
+    missing = "the server responded with a status of 404"
+    tab.wrongs[:] = [wrong for wrong in tab.wrongs if missing not in wrong]
 
 
 def test_the_table_is_sorted_filtered_and_turned(server: Server, open_tab: OpenTab) -> None:

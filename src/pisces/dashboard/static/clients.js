@@ -67,7 +67,7 @@ export function clientsTab({ run, wake }) {
     const wanted = { run, name: "timeline", colour: view.colour, first: view.first, num: ROWS, from, until };
     const [figure, rows] = await Promise.all([ask("figure", wanted), ask("clients", { run, ...asked })]);
     table.show(rows, rows.total ? "No client fits: change the words or the status." : "No client has joined yet.");
-    picture.show(figure, view.span);
+    await picture.show(figure, view.span);
   }
 
   return {

@@ -65,8 +65,8 @@ export function comparePage({ query, wake }) {
     content.hidden = false;
     const share = answer.runs.reduce((sum, run) => sum + run.share_read, 0) / answer.runs.length;
     fill(waiting, share < 1 ? reading(share) : null);
-    answer.figures.forEach((figure, i) => pictures[i].show(figure));
     fill(costs, el("h2", {}, "What they cost"), plainTable("Costs", columns(answer.costs), answer.costs));
+    await Promise.all(answer.figures.map((figure, i) => pictures[i].show(figure)));
   }
 
   fill(chips, runs.map(chip));

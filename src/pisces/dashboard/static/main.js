@@ -64,9 +64,11 @@ function wake() {
 async function beat() {
   clearTimeout(timer);
   if (document.hidden) return;
-  const [now, shown] = [turn, page];
+  const [now, shown, start] = [turn, page, performance.now()];
   try {
     await shown.update();
+    performance.measure("update", { start }); // for whoever wants to know how quick it is
+    if (performance.getEntriesByName("update").length > 500) performance.clearMeasures("update");
     if (now === turn) reached();
   } catch (error) {
     if (now === turn) trouble(error);
@@ -77,7 +79,10 @@ async function beat() {
 
 function reached() {
   banner.hidden = true;
-  if (!page.element.isConnected) fill(main, page.element);
+  if (!page.element.isConnected) { // it was not there for a while, and nothing is drawn out of sight
+    fill(main, page.element);
+    redraw();
+  }
   document.title = page.title ? `${page.title} · Pisces` : "Pisces";
 }
 

@@ -28,7 +28,7 @@ export function overviewTab({ run, wake }) {
     note.hidden = glance.has_decisions || glance.state === "empty";
     note.textContent = "The log of this run does not say why clients were picked: it is of an older version, or record.decisions was off.";
     offer(glance.metric_names, glance.metric ?? "");
-    picture.show(await ask("figure", { run, name: "curve", metric }));
+    await picture.show(await ask("figure", { run, name: "curve", metric }));
   }
 
   return {

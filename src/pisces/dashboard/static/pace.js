@@ -15,7 +15,7 @@ export function aggregationsTab({ run }) {
     element: el("div", { class: "stack" }, intervals, el("div", { class: "pair" }, contributors, staleness)),
     update: async () => {
       const figures = await Promise.all(names.map((name) => ask("figure", { run, name })));
-      figures.forEach((figure, i) => pictures[i].show(figure));
+      await Promise.all(figures.map((figure, i) => pictures[i].show(figure)));
     },
     close: () => pictures.forEach((picture) => picture.close()),
   };
@@ -44,7 +44,7 @@ export function outliersTab({ run, wake }) {
     update: async () => {
       const [figure, rows] = await Promise.all([ask("figure", { run, name: "losses" }), ask("clients", { run, ...asked })]);
       table.show(rows, rows.total ? "No client fits: change the words or the status." : "No client has joined yet.");
-      picture.show(figure);
+      await picture.show(figure);
     },
     close: () => picture.close(),
   };
