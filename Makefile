@@ -54,5 +54,5 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
-	$(PIP) --editable '.[dev,flower]'
+	$(PIP) --editable '.[dev,flower,watch]'
 	@touch $@
