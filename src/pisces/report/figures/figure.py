@@ -16,6 +16,7 @@ Cell: TypeAlias = float | int | str | None
 Ints: TypeAlias = NDArray[np.int64]
 
 MOST_POINTS = 1600  # of one line
+HEIGHT = 360  # pixels; a page may have it otherwise
 BLUE, ORANGE, GREEN, PINK, SKY, AMBER, GREY = (  # as in `pisces.report.styles`
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#888888"),
 )
@@ -52,6 +53,7 @@ def layout_of(name: str, x: str, y: str, **more: Any) -> dict[str, Any]:
         "xaxis": axis(x),
         "yaxis": axis(y),
         "margin": {"l": 60, "r": 20, "t": 20, "b": 50},
+        "height": HEIGHT,
         "hovermode": "closest",
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "uirevision": name,

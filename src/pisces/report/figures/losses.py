@@ -28,6 +28,7 @@ from pisces.report.ledger.overview import protocol_settings
 from pisces.types import State
 
 NAME, TITLE = "losses", "losses clients told, and outliers"
+FAR_APART = 20  # times the median: such losses are drawn on a logarithmic axis
 MOST_OUTLIERS = 400  # drawn; the latest
 MOST_CLUSTERED, LEAST_CLUSTERED = 60, 4  # versions whose clusters are drawn
 MOST_POOLED = 2000  # losses that are clustered together; the latest
@@ -66,7 +67,7 @@ def _dots(ledger: Ledger, told: Ints) -> list[Trace]:
     is_odd = tasks["is_outlier"][told]
     usual, odd = told[~is_odd], told[is_odd][-MOST_OUTLIERS:]
     usual = usual[thinned(tasks["loss"][usual])]
-    dot = {"color": BLUE, "size": 4, "opacity": 0.5}
+    dot = {"color": BLUE, "size": 4, "opacity": 0.7}
     cross = {"color": ORANGE, "size": 8, "symbol": "x"}
     traces = [_scatter(ledger, usual, "believed", dot)]
     return [*traces, _scatter(ledger, odd, "outlier", cross)] if len(odd) else traces
@@ -100,8 +101,11 @@ def _credits(ledger: Ledger, told: Ints) -> list[Trace]:
 
 
 def _layout(ledger: Ledger, told: Ints) -> dict[str, Any]:
-    layout = layout_of(NAME, "version trained from", "loss")
+    layout = layout_of(NAME, "version trained from", "loss", height=440)
     tasks = ledger.notes.tasks
+    values = tasks["loss"][told]
+    if values.min() > 0 and values.max() > FAR_APART * np.median(values):
+        layout["yaxis"]["type"] = "log"
     if np.any(tasks["is_outlier"][told] & (tasks["credits"][told] >= 0)):
         layout["xaxis"]["anchor"] = "y2"
         layout["yaxis"]["domain"] = [0.32, 1.0]
@@ -219,7 +223,8 @@ def _bands(ranges: list[tuple[int, float, float]]) -> list[Trace]:
     if not ranges:
         return []
     x = [version for version, *_ in ranges for _ in range(3)]
-    y = [end for _, low, high in ranges for end in (low, high, None)]
+    least = min(high for *_, high in ranges) / 10  # for logarithms
+    y = [end for _, low, high in ranges for end in (max(low, least), high, None)]
     return [
         {
             "type": "scatter",

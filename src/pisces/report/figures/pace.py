@@ -57,7 +57,7 @@ def intervals(ledger: Ledger) -> Figure:
         "limit_s": numbers(limits),
     }
     layout = layout_of(name, "time (s)", "time since the version before (s)")
-    layout["yaxis"]["rangemode"] = "tozero"
+    layout["xaxis"]["rangemode"] = layout["yaxis"]["rangemode"] = "tozero"
     return Figure(name, title, _interval_words(apart, limits), traces, layout, columns)
 
 
@@ -77,7 +77,7 @@ def _dots(at: Floats, apart: Floats, versions: Ints) -> Trace:
         "x": numbers(at),
         "y": numbers(apart),
         "customdata": numbers(versions),
-        "marker": {"color": BLUE, "size": 5, "opacity": 0.6},
+        "marker": {"color": BLUE, "size": 5, "opacity": 0.8},
         "hovertemplate": "version %{customdata}: %{y:.4~g} s at %{x:,.4~g} s<extra></extra>",
     }
 
@@ -184,7 +184,7 @@ def _weight_lines(at: Ints, low: Floats, middle: Floats, high: Floats) -> list[T
 
 
 def _two_panels(name: str) -> dict[str, object]:
-    layout = layout_of(name, "version", "updates", bargap=0.1)
+    layout = layout_of(name, "version", "updates", bargap=0.1, height=440)
     layout["xaxis"]["anchor"] = "y2"
     layout["yaxis"] |= {"domain": [0.55, 1.0], "rangemode": "tozero"}
     layout["yaxis2"] = axis("weight", domain=[0.0, 0.45])

@@ -60,7 +60,13 @@ def compare_times(
             values = (protocol, str(run.path), run.seed, time, ends[run.path])
             for key, value in zip(columns, values, strict=True):
                 columns[key].append(value)
-    layout = layout_of(name, f"time to {told(metric)} {target:g} (s)", "", barmode="overlay")
+    layout = layout_of(
+        name,
+        f"time to {told(metric)} {target:g} (s)",
+        "",
+        barmode="overlay",
+        height=_height(len(order)),
+    )
     layout["yaxis"] |= _category(order)
     layout["xaxis"]["rangemode"] = "tozero"
     words = [_time_words(protocol, found[protocol], medians[protocol]) for protocol in order]
@@ -115,11 +121,16 @@ def _time_words(protocol: str, found: Sequence[tuple[ReadRun, float | None]], me
     return f"{protocol}: {time} ({num} of {len(found)})"
 
 
+def _height(num: int) -> int:
+    return 130 + 44 * max(2, num)
+
+
 def _category(names: Sequence[str]) -> dict[str, Any]:
     return {
         "tickvals": list(range(len(names))),
         "ticktext": [label(name) for name in names],
         "range": [len(names) - 0.4, -0.6],
+        "zeroline": False,
     }
 
 
@@ -153,7 +164,9 @@ def compare_speedups(
         return nothing(name, title, f"How much faster {first} is {why}")
     looks = looks_of([row.protocol for row in rows])
     traces = [_speedup_trace(place, row, looks) for place, row in enumerate(others)]
-    layout = layout_of(name, f"speed-up of {first}, in times to target (1: none)", "")
+    layout = layout_of(
+        name, f"speed-up of {first}, in times to target (1: none)", "", height=_height(len(others))
+    )
     layout["yaxis"] |= _category([row.protocol for row in others])
     layout["xaxis"]["rangemode"] = "tozero"
     line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1}
