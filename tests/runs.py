@@ -168,6 +168,7 @@ def assemble(
     *,
     executor: Executor | None = None,
     evaluator: Evaluator | None = None,
+    decisions: bool = False,
     **settings: Any,
 ) -> Assembled:
     """Wire a run of `protocol` with its `settings` in `world`, or over another executor."""
@@ -188,6 +189,7 @@ def assemble(
         seed=world.seed,
         tick_s=world.tick_s,
         deadline_s=world.deadline_s,
+        decisions=decisions,
     )
     return Assembled(coordinator, executor, memory)
 

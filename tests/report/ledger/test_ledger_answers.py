@@ -272,7 +272,7 @@ def test_a_story_without_decisions_says_so_and_nobody_is_made_up(tmp_path: Path)
 @pytest.mark.parametrize("protocol", ["pisces", "oort", "fedbuff"])
 def test_every_decision_of_a_run_is_told_as_it_was(tmp_path: Path, protocol: str) -> None:
     """Against the simplest book-keeping there is, over a whole simulated run."""
-    lines = simulate(protocol, World(odd_every=5, credits=2))
+    lines = simulate(protocol, World(odd_every=5, credits=2), decisions=True)
     ledger = ledger_of(tmp_path, lines, None)
     decisions = [own for own in lines if own["kind"] == "picked"]
     assert decisions

