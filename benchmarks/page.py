@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -61,7 +62,7 @@ def made_up(num_clients: int, concurrency: int, seed: int = 1) -> Iterator[str]:
     running: dict[int, tuple[int, int, float]] = {}
     latency = 2.0 + 100.0 * rng.random(num_clients) ** 4
     while True:
-        free = [c for c in rng.integers(num_clients, size=30).tolist()]
+        free = rng.integers(num_clients, size=30).tolist()
         chosen = list(dict.fromkeys(free))[:10]
         others = list(dict.fromkeys(free))[10:15]
         yield _picked(now, version, chosen, others, rng)
@@ -92,7 +93,8 @@ def _picked(
 ) -> str:
     def rows(num: int) -> list[list[float]]:
         utility, discount = 100 * rng.random(num), rng.random(num)
-        return np.round(np.stack([utility, discount, utility * discount], 1), 4).tolist()
+        found = np.stack([utility, discount, utility * discount], 1)
+        return [[round(value, 4) for value in row] for row in found.tolist()]
 
     facts = {"slots": len(chosen), "num_free": 9000, "clients": chosen}
     terms = {"terms": ["utility", "discount", "score"], "scores": rows(len(chosen))}
@@ -184,7 +186,8 @@ def indexed(link: str) -> tuple[float, float]:
 READY = {  # numbers are there; then figures
     "words": "document.querySelector('.tile .big, tbody td, .words:not(:empty)') !== null",
     "figures": "document.querySelectorAll('figure').length === 0 || "
-    "[...document.querySelectorAll('.plot:not([hidden])')].every((p) => p.querySelector('.main-svg'))"
+    "[...document.querySelectorAll('.plot:not([hidden])')]"
+    ".every((plot) => plot.querySelector('.main-svg'))"
     " && document.querySelector('.words:not(:empty)') !== null",
 }
 

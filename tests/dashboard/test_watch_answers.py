@@ -243,7 +243,7 @@ def test_before_there_is_a_run(tmp_path: Path) -> None:
 def test_a_damaged_log_shows_what_there_is_and_the_problem(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs" / "hurt", some_lines())
     text = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
-    (run / "events.jsonl").write_bytes(b"".join([*text[:60], b"\x00\xff{]}\n", *text[60:]]))
+    (run / "events.jsonl").write_bytes(b"".join([*text[:60], b"\x00\xff{]\n", *text[60:]]))
     page = Page(tmp_path / "runs")
     told = page.told("overview", run="hurt")
     assert "line 61" in told["problem"]

@@ -13,7 +13,10 @@ export class Problem extends Error {
 
 const MOST = 60; // answers kept
 const PATIENCE_MS = 30000;
+const SLOW_MS = 150; // what takes longer is not asked for at every beat ...
+const REST = 5; // ... but rests for so many times as long
 const known = new Map();
+const rests = new Map(); // when each may be asked for again
 
 /** Ask; the same object again means that nothing has changed. */
 export async function ask(question, wanted = {}) {
@@ -25,12 +28,20 @@ export async function ask(question, wanted = {}) {
   }
   const address = `/api/${question}?${query}`;
   const before = known.get(address);
+  if (before && performance.now() < (rests.get(address) ?? 0)) return before;
+  const began = performance.now();
   const response = await fetched(before ? `${address}&since=${encodeURIComponent(before.revision)}` : address);
   if (response.status === 204 && before) return before;
   const answer = await read(response);
+  const took = performance.now() - began;
+  if (took > SLOW_MS) rests.set(address, performance.now() + REST * took);
   known.delete(address);
   known.set(address, answer);
-  if (known.size > MOST) known.delete(known.keys().next().value);
+  if (known.size > MOST) {
+    const oldest = known.keys().next().value;
+    known.delete(oldest);
+    rests.delete(oldest);
+  }
   return answer;
 }
 
