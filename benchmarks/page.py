@@ -40,7 +40,7 @@ RUN = """
 count = 200
 concurrency = 20
 [data]
-size = 20
+size = 6
 [model]
 hidden = [16]
 [train]
