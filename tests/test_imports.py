@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluate": {"models", "train.base"},
     "objective": {"evaluate", "train.base"},
     "record": {"policy", "stop"},
-    "report": {"record", "stop"},
+    "report": {"record", "stop", "judge.clusters"},  # which it draws as the judge saw them
     "study": {"config", "tables", "explain", "policy", "record", "report", "stop"},
     "tables": set(),
     "latencies": {"tables"},
@@ -95,11 +95,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "running": {"*"},
     "journaling": {"clients.checks", "evaluate", "execute", "record.journal"},
     "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record", "stop"},
-    "resuming": {"build", "config", "keeping", "record", "simulation"},
+    "replaying": {
+        *("build", "clients", "config", "coordinator", "explain", "mix", "names", "policy"),
+        *("record", "report.sheets", "sense", "settings", "stop"),
+    },
+    "resuming": {"build", "config", "keeping", "record", "simulation", "tracking"},
+    "tracking": {"explain", "record", "tables"},
     "hosting": {"*"},
     "flower": {
         *("clients.checks", "evaluate", "execute.flower.api", "grid", "policy", "stop"),
-        "record.checkpoint",
+        *("record.checkpoint", "record.trackers.base"),
     },
     "grid": {"*"},
     "server": {"*"},
@@ -109,7 +114,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 EXTRAS = {"ray", "flwr", "grpc", "mlflow", "transformers", "tensorboard", "fastapi", "datasets"}
-EXTRAS |= {"pyarrow", "PIL", "google", "cryptography", "zstandard", "prometheus_client"}
+EXTRAS |= {"pyarrow", "PIL", "google", "cryptography", "zstandard", "prometheus_client", "wandb"}
 NETWORK = "execute/network/"
 EXTRAS_AT_HOME = {  # the one file, or folder, that may import each
     "transformers": "models/albert.py",
@@ -119,10 +124,12 @@ EXTRAS_AT_HOME = {  # the one file, or folder, that may import each
     **dict.fromkeys(("grpc", "google", "cryptography"), NETWORK),
     **dict.fromkeys(("zstandard", "prometheus_client"), NETWORK),
     "flwr": "execute/flower/api.py",
+    **{name: f"record/trackers/{name}.py" for name in ("tensorboard", "mlflow", "wandb")},
 }
 CLOCKS = {"time", "datetime", "sched", "asyncio"}
-# `running` tells how long a run took on the wall; no decision depends on it.
-MAY_LOOK_AT_A_CLOCK = {"execute", "cli", "running"}
+# `running` tells how long a run took on the wall, `report` and `dashboard` how long one still takes;
+# no decision depends on it.
+MAY_LOOK_AT_A_CLOCK = {"execute", "cli", "running", "report", "dashboard"}
 
 
 def room(file: Path) -> str:

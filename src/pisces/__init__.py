@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from pisces.record.checkpoint import Checkpoints
     from pisces.record.reader import Run, load
+    from pisces.record.trackers.base import Tracker
     from pisces.resuming import resume
     from pisces.simulation import Result, simulate
     from pisces.stop import Stop
@@ -61,6 +62,7 @@ _HOMES = {
     "Run": "pisces.record.reader",
     "Schedule": "pisces.evaluate",
     "Selector": "pisces.policy",
+    "Tracker": "pisces.record.trackers.base",
     "Trait": "pisces.policy",
     "Verdict": "pisces.policy",
     "Stop": "pisces.stop",
@@ -91,6 +93,7 @@ __all__ = [
     "Schedule",
     "Selector",
     "Stop",
+    "Tracker",
     "Trait",
     "Verdict",
     "View",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pisces import config as cfg
-from pisces import tables, world
+from pisces import tables, tracking, world
 from pisces.clients.checks import Limits
 from pisces.clients.manager import ClientManager
 from pisces.coordinator import Coordinator
@@ -256,6 +256,7 @@ def settings_of(name: str, given: Mapping[str, Any]) -> tables.Section:
 
 def resolved(config: cfg.Config) -> cfg.Config:
     """The config with the settings of its protocol and tables spelled out."""
+    tracking.check(config.record.trackers)
     tables = {table: part.spelled_out() for table, part in _parts(config).items()}
     return config.model_copy(update={"protocols": {config.protocol: _settings(config)}, **tables})
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from pisces.policy import Policies
     from pisces.record.checkpoint import Checkpoints
+    from pisces.record.trackers.base import Tracker
 
     Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
     Evaluate: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -89,7 +90,7 @@ class Options:
 
     With `out` the run is written to that folder, and a ServerApp started again goes on from there;
     `checkpoints` say how often the whole state is saved. A ServerApp's working directory is not the
-    app's: give a whole path.
+    app's: give a whole path. `trackers` are those of `pisces.simulate`.
 
     `loss` names the metric of a reply that is the mean training loss; without it the usual names
     are tried. `buffers` are arrays that optimisers of the server leave alone; without them those
@@ -112,6 +113,7 @@ class Options:
     seed: int = 1
     out: str | Path | None = None
     checkpoints: Checkpoints | None = None
+    trackers: Sequence[str | Tracker] = ()
     limits: Limits | None = None
     buffers: Collection[str] | None = None
     loss: str | None = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import safetensors
 import safetensors.torch
 
-from pisces import build
+from pisces import build, tracking
 from pisces.clients.checks import Limits
 from pisces.errors import ConfigError, FinishedError, RunError, Terminated
 from pisces.evaluate import Schedule
@@ -191,6 +191,7 @@ class _Bed:
                 resume=its.out is not None,
                 recall=self._recall,
                 ready=partial(self._begin, federation.weights),
+                trackers=tracking.made(its.trackers, out=its.out),
             )
         except FinishedError as error:
             raise FinishedError(

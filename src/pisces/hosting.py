@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pisces import build
+from pisces import build, tracking
 from pisces import config as cfg
 from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData
@@ -154,6 +154,7 @@ def serve(
             tensors=lambda weights: state_dict_of(weights, simulation.model),
             listener=Tee(metrics, *([] if listener is None else [listener])),
             checkpoints=Checkpoints(**config.checkpoint.model_dump()),
+            trackers=tracking.of(config.record, job.folder),
             resume=job.is_begun,
             recall=_each(metrics.add, recall),
             ready=lambda: ready(host),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pisces import build
+from pisces import build, tracking
 from pisces import config as cfg
 from pisces.errors import ConfigError, RunError
 from pisces.keeping import differences
@@ -18,7 +18,9 @@ from pisces.record.writer import CLIENTS, CONFIG
 from pisces.simulation import Result, run
 
 MAY_CHANGE = {**cfg.FREE, "stop": True}
-IN_WORDS = "stop, checkpoint, network, data.folder, and train.device, backend, workers and threads"
+IN_WORDS = (
+    "stop, checkpoint, record, network, data.folder, and train.device, backend, workers and threads"
+)
 
 
 def made_of(config: cfg.Config) -> dict[str, Any]:
@@ -71,6 +73,7 @@ class Job:
             config_text=cfg.to_toml(self.config),
             listener=listener,
             checkpoints=Checkpoints(**self.config.checkpoint.model_dump()),
+            trackers=tracking.of(self.config.record, self.folder),
             made=made_of(self.config),
             resume=self.is_begun,
             recall=recall,

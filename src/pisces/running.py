@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,9 @@ from pisces.record.checkpoint import Checkpoints
 from pisces.record.journal import Journaling
 from pisces.record.lines import Line, Memory, Recorder, Tee
 from pisces.record.summary import Tally
+from pisces.record.trackers.base import Tracker
+from pisces.record.trackers.guarded import Tracked
+from pisces.record.trackers.subject import subject_of
 from pisces.record.writer import RunFolder
 from pisces.types import Weights
 
@@ -63,19 +66,23 @@ def run(
     recall: Callable[[Line], None] = lambda _line: None,
     journaling: Journaling | None = None,
     ready: Callable[[], None] = lambda: None,
+    trackers: Sequence[Tracker] = (),
 ) -> Ran:
     """Run a federation to its end, on the executor that `opens` gives.
 
     Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised. So does
     SIGTERM where there are `checkpoints`; it raises `Terminated`. `about` is written to the
     folder's config; `made` says what the run is, beside what the federation says; `tensors` are
-    what is saved of the last version. `ready` is called when nothing keeps it from beginning.
+    what is saved of the last version. `ready` is called when nothing keeps it from beginning. The
+    `trackers` hear of it beside all else: what they do changes nothing.
     """
     about = about or made_here(protocol, federation.seed)
     what = identity(federation, protocol, made)
     tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
+    path = None if folder is None else folder.path
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
-    recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]))
+    tracked = Tracked(trackers)
+    recorder = Tee(folder or memory, tally, *([] if listener is None else [listener]), tracked)
     clock = _stopwatch()
     with (
         closing(recorder),
@@ -88,15 +95,18 @@ def run(
             for line in kept.take_up(about, federation.weights.flat.device):
                 tally.add(line)
                 recall(line)
+                tracked.add(line)
         ready()
+        if tracked:
+            tracked.begin(subject_of(protocol, path, about, made, time.time()))
         weights = coordinator.run(kept.rest(checkpoints) if kept else lambda: None)
         wall_s = kept.wall_s if kept else clock()
         summary = _summary(federation, protocol, tally, by_whom)
         if folder is not None:
             folder.finish(summary, tensors(weights), wall_s)
+        tracked.end({**summary, "wall_s": wall_s})
     if coordinator.reason == "interrupted":
         raise Terminated if signal.SIGTERM in heard else KeyboardInterrupt
-    path = None if folder is None else folder.path
     return Ran(weights, {**summary, "wall_s": wall_s}, path, memory)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pisces import build
+from pisces import build, tracking
 from pisces.clients.checks import Limits
 from pisces.errors import ConfigError
 from pisces.evaluate import Schedule
@@ -76,12 +76,14 @@ def serve(
     checkpoints: Checkpoints = Checkpoints(),  # noqa: B008 (frozen)
     resume: bool = False,
     ready: Callable[[str], None] = lambda _address: None,
+    trackers: tracking.Trackers = (),
 ) -> Served:
     """Train `weights` with whoever joins, by one protocol, until `stop`.
 
-    `protocol`, `settings`, `concurrency`, `plan`, `limits`, `out`, `name`, `checkpoints` and
-    `resume` are those of `pisces.simulate`; so is what Ctrl-C does. With `resume` clients that are
-    still there go on, and nothing they hold is lost. Without `limits` there may be 100 000 clients.
+    `protocol`, `settings`, `concurrency`, `plan`, `limits`, `out`, `name`, `checkpoints`, `resume`
+    and `trackers` are those of `pisces.simulate`; so is what Ctrl-C does. With `resume` clients
+    that are still there go on, and nothing they hold is lost. Without `limits` there may be 100 000
+    clients.
     `weights` are float32 or float64. Those named in `buffers` are statistics (running means), not
     parameters: mixed, but not moved by optimisers of the server. `evaluate` is given weights of
     that kind and tells numbers by name; it is called once before the run, so that a mistake shows
@@ -121,6 +123,7 @@ def serve(
             resume=resume,
             recall=watching.add,
             ready=lambda: ready(host.address),
+            trackers=tracking.made(trackers, out=out),
         )
     return Served(arrays_of(ran.weights), ran.summary, ran.folder)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import Dataset
 
-from pisces import build, running, tables
+from pisces import build, running, tables, tracking
 from pisces.clients.checks import Limits
 from pisces.data.federated import FederatedData, Pair
 from pisces.errors import ConfigError
@@ -33,6 +33,7 @@ from pisces.record.journal import Journaling
 from pisces.record.lines import Line, Memory, Recorder
 from pisces.record.reader import Run
 from pisces.record.summary import curve, metrics_of
+from pisces.record.trackers.base import Tracker
 from pisces.seeds import generator
 from pisces.stop import Stop
 from pisces.train.base import Loss, Precision, Recipe
@@ -92,6 +93,7 @@ def simulate(
     name: str | None = None,
     checkpoints: Checkpoints = Checkpoints(),  # noqa: B008 (frozen)
     resume: bool = False,
+    trackers: tracking.Trackers = (),
 ) -> Result:
     """Run one protocol in virtual time over clients with data of your own.
 
@@ -113,7 +115,8 @@ def simulate(
     the run is also written to that folder, under `name` if the policies are your own; it is saved
     there as `checkpoints` say, and with `resume` it goes on from where it was saved last (given the
     same everything, but for `stop`), or begins. The run works on copies of `model` and of your
-    policies: a second run begins as the first did.
+    policies: a second run begins as the first did. `trackers` hear of it besides, by name
+    ("tensorboard", "mlflow", "wandb", "csv") or as objects, also of your own.
     """
     _check_types(model, plan)
     data = _data(clients, test)
@@ -157,6 +160,7 @@ def simulate(
         checkpoints=None if out is None else checkpoints,
         made={"concurrency": concurrency, "settings": repr(dict(settings or {}))},
         resume=resume,
+        trackers=tracking.made(trackers, out=out),
     )
 
 
@@ -173,6 +177,7 @@ def run(
     recall: Callable[[Line], None] = lambda _line: None,
     executor: Executor | None = None,
     journaling: Journaling | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> Result:
     """Run a simulation to its end.
 
@@ -203,6 +208,7 @@ def run(
         resume=resume,
         recall=recall,
         journaling=journaling,
+        trackers=trackers,
     )
     load_flat(model, ran.weights)
     return Result(model.cpu().eval(), ran.summary, ran.folder, ran.memory)

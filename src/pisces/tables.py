@@ -315,6 +315,19 @@ class Record(Section):
     decisions: bool = Field(
         True, description="why clients were picked and versions made, in events.jsonl"
     )
+    trackers: list[str] = Field(
+        [], description="whom to tell besides: tensorboard, mlflow, wandb, csv"
+    )
+    project: Annotated[str, Field(min_length=1)] = Field(
+        "pisces", description="W&B's project, MLflow's experiment"
+    )
+    mlflow_uri: str | None = Field(
+        None, description="of a server or database; none: MLFLOW_TRACKING_URI, or the run's folder"
+    )
+    wandb_mode: Literal["offline", "online"] | None = Field(
+        None, description="offline | online; none: WANDB_MODE, or offline"
+    )
+    track_model: bool = Field(False, description="hand MLflow and W&B the model file at the end")
 
 
 class Network(Section):

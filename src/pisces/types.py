@@ -200,12 +200,13 @@ class Picked:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A task was handed to the executor."""
+    """A task was handed to the executor; `num_steps` where its plan says how many."""
 
     at: float
     task_id: int
     client: int
     version: int
+    num_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,6 +21,7 @@ COMMANDS = (
     "serve",
     "compare",
     "report",
+    "replay",
     "runs",
     "reproduce",
     "evaluate",

@@ -147,6 +147,91 @@ def test_plots_that_cannot_be_written(pisces: Callable[..., Any], finished: Path
     assert ran.err.count("\n") == 1
 
 
+# --- for others -----------------------------------------------------------------------------------
+
+
+def test_figures_and_numbers_in_folders(pisces: Callable[..., Any], finished: Path) -> None:
+    before = sorted(finished.iterdir())
+    args = ("--svg", "out", "--csv", "out", "--figure", "curve", "--figure", "losses")
+    ran = pisces("report", finished, *args)
+    assert (ran.code, ran.err) == (0, "")
+    assert "time to accuracy 0.99" in ran.out
+    names = ("curve.svg", "losses.svg", "curve.csv", "losses.csv")
+    assert [line for line in ran.out.splitlines() if line.startswith("file: ")] == [
+        f"file: out/{name}" for name in names
+    ]
+    assert sorted(path.name for path in Path("out").iterdir()) == sorted(names)
+    assert sorted(finished.iterdir()) == before  # nothing beside the run
+    again = pisces("report", finished, *args, "--out", "plots", "--json")
+    assert json.loads(again.out)["files"] == [f"out/{name}" for name in names]
+    assert (Path("plots") / "accuracy.png").exists()
+
+
+def test_a_single_figure_in_a_file(pisces: Callable[..., Any], finished: Path) -> None:
+    args = ("--figure", "timeline", "--width", "column", "-q")
+    ran = pisces("report", finished, "--pdf", "one.pdf", *args)
+    assert (ran.code, ran.err) == (0, "")
+    assert "file:" not in ran.out
+    assert Path("one.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_page(pisces: Callable[..., Any], finished: Path, killed: Path) -> None:
+    pytest.importorskip("plotly")
+    ran = pisces("report", finished, "--html", "one.html")
+    assert (ran.code, ran.err) == (0, "")
+    assert "file: one.html" in ran.out
+    text = Path("one.html").read_text()
+    assert "pisces (seed 1) trained the model mlp on digits over 12 clients" in text
+    assert pisces("report", "runs", "--html", "one.html").code == 0
+    assert "1 run (1 of pisces) was interrupted or is not over" in Path("one.html").read_text()
+    ran = pisces("report", finished, "--html", ".")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: cannot write .: it is a folder; give --html a file\n"
+
+
+def test_files_of_runs_without_a_common_target(
+    pisces: Callable[..., Any], small: str, finished: Path
+) -> None:
+    args = ("--seed", 2, "--set", "stop.target=0.98", "-q")
+    assert pisces("run", small, *args, "--out", "runs/second").code == 0
+    ran = pisces("report", "runs", "--csv", "all")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "file: all/curve.csv")
+    assert ran.err.startswith("no table: these runs have no target in common")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--png", "f", "--figure", "pie"), "no figure is called 'pie': choose from curve, "),
+        (("--png", "f.png"), "f.png can hold one figure: say which with --figure"),
+        (("--figure", "curve"), "--figure goes with --png, --svg, --pdf, --csv: give one of them"),
+        (("--csv", "f", "--width", "page"), "--width goes with --png, --svg, --pdf"),
+        (("--png", "f", "--width", "wide"), "a figure is as wide as a column"),
+        (("--png", "small.toml"), "small.toml is a file: give --png a folder"),
+    ],
+)
+def test_options_that_make_no_sense(
+    pisces: Callable[..., Any], small: str, finished: Path, args: tuple[str, ...], words: str
+) -> None:
+    ran = pisces("report", finished, *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {words}")
+    assert ran.err.count("\n") == 1
+    assert sorted(path.name for path in Path().iterdir()) == ["runs", "small.toml"]
+
+
+def test_nothing_evaluated_is_said(pisces: Callable[..., Any], finished: Path) -> None:
+    lines = (finished / "events.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '"evaluated"' not in line]
+    (finished / "events.jsonl").write_text("".join(kept))
+    (finished / "summary.json").unlink()
+    ran = pisces("report", finished)
+    assert ran.code == 0
+    assert ran.err == "no picture of accuracy over time: nothing was evaluated\n"
+    assert "accuracy.png" not in ran.out
+    assert not (finished / "accuracy.png").exists()
+
+
 # --- runs -----------------------------------------------------------------------------------------
 
 

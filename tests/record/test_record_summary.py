@@ -64,6 +64,7 @@ def test_every_count_of_the_story() -> None:
         "num_aggregated": 3,
         "num_dropped": 1,
         "num_called_off": 0,
+        "num_under_way": 0,
         "num_failed": 1,
         "num_left": 1,
         "max_staleness": 4,
@@ -148,3 +149,4 @@ def test_tasks_called_off_did_not_fail() -> None:
     lines = [{"kind": "failed", "at": 1.0, "client": 0, "task": 0, "reason": r} for r in reasons]
     summary = tally(lines).summary()
     assert (summary["num_failed"], summary["num_called_off"]) == (1, 3)
+    assert summary["num_under_way"] == 2  # of the three, when the run stopped

@@ -162,9 +162,24 @@ def test_png_has_150_dots_per_inch(runs: list[Run], tmp_path: Path) -> None:
 
 
 def test_the_same_runs_give_the_same_picture(runs: list[Run], tmp_path: Path) -> None:
-    for name in ("one.png", "two.png"):
-        accuracy_over_time(runs, tmp_path / name, target=0.8)
-    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+    for kind in ("png", "svg", "pdf"):
+        one, two = tmp_path / f"one.{kind}", tmp_path / f"two.{kind}"
+        for path in (one, two):
+            accuracy_over_time(runs, path, target=0.8)
+        assert one.read_bytes() == two.read_bytes()
+
+
+def test_nothing_evaluated_is_no_picture(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run("fedavg", 1, {}), make_run("fedavg", 2, {5.0: None})]
+    assert not accuracy_over_time(runs, tmp_path / "plot.png", target=0.8)
+    assert not (tmp_path / "plot.png").exists()
+
+
+def test_dollars_are_no_formulas(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run("a$_b$", 1, {1.0: 0.5}, lines=LINES)
+    for draw in (accuracy_over_time, staleness, involvement):
+        draw([run], tmp_path / "plot.svg")
+        assert any(text.startswith("a$_b$") for text in words(tmp_path / "plot.svg"))
 
 
 def test_staleness_says_mean_and_maximum(runs: list[Run], tmp_path: Path) -> None:
@@ -199,12 +214,12 @@ def test_panels_that_do_not_fill_the_last_row(make_run: MakeRun, tmp_path: Path)
 
 @pytest.mark.parametrize("draw", [accuracy_over_time, staleness, involvement])
 def test_errors_say_what_to_do(draw: Callable[..., None], runs: list[Run], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\.png or \.svg, not 'plot.pdf'"):
-        draw(runs, tmp_path / "plot.pdf")
+    with pytest.raises(ConfigError, match=r"\.png or \.svg or \.pdf, not 'plot.jpg'"):
+        draw(runs, tmp_path / "plot.jpg")
     with pytest.raises(RunError, match="no runs to draw"):
         draw([], tmp_path / "plot.png")
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(RunError, match=r"cannot write .*choose another place"):
+    with pytest.raises(RunError, match=r"cannot write .*choose another"):
         draw(runs, tmp_path / "file" / "plot.png")
 
 

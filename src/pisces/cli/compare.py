@@ -13,7 +13,16 @@ from pisces import config
 from pisces.cli.console import Json, Quiet, stderr
 from pisces.cli.left import left_in
 from pisces.cli.many import Job, at_once, has_begun, jobs_of, run_all
-from pisces.cli.options import Changes, ConfigFile, Target, fresh_folder, names, numbers
+from pisces.cli.options import (
+    Changes,
+    ConfigFile,
+    Target,
+    Track,
+    fresh_folder,
+    names,
+    numbers,
+    tracked,
+)
 from pisces.cli.report import show_comparison
 from pisces.config import Config
 from pisces.errors import ConfigError
@@ -43,6 +52,7 @@ def compare(
     target: Target = None,
     jobs: Jobs = None,
     out: Out = None,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -59,7 +69,7 @@ def compare(
 
       pisces compare my.toml --protocols all --set clients.deadline_s=600
     """
-    base = config.load(file, changes or [])
+    base = tracked(config.load(file, changes or []), track)
     goal = target if target is not None else base.stop.target
     if goal is None:
         raise ConfigError("compare needs a target to reach: --target 0.9, or stop.target")

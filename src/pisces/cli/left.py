@@ -85,8 +85,9 @@ def _looked_at(job: Job) -> Job | None:
 
 def _check_same(run: Run, job: Job) -> None:
     matters = config.described(job.config, {}).keys() | run.config.keys()
+    matters -= {"record"}  # what is written down besides
     now = tomllib.loads(config.to_toml(job.config))
-    there = _dotted(run.config)
+    there = _dotted({name: table for name, table in run.config.items() if name in matters})
     here = _dotted({name: table for name, table in now.items() if name in matters})
     keys = [key for key in here | there if here.get(key) != there.get(key)]
     if keys:

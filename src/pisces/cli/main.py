@@ -29,6 +29,7 @@ from pisces.cli import (
     evaluate,
     join,
     protocols,
+    replay,
     report,
     reproduce,
     resume,
@@ -55,6 +56,7 @@ app.command("serve")(serve.serve)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("watch")(watch.watch)
+app.command("replay")(replay.replay)
 app.command("runs")(runs.runs)
 app.command("reproduce")(reproduce.reproduce)
 app.command("evaluate")(evaluate.evaluate)

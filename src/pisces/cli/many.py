@@ -250,7 +250,7 @@ def _prepare() -> None:
 
 def _make_run(job: Job, num_runs: int) -> None:
     """Make one run out of `num_runs` at a time, which share the cores."""
-    from pisces import build
+    from pisces import build, tracking
     from pisces.machine import num_cores
     from pisces.simulation import run
 
@@ -264,6 +264,7 @@ def _make_run(job: Job, num_runs: int) -> None:
             protocol=job.name,
             out=job.out,
             config_text=config.to_toml(job.config),
+            trackers=tracking.of(job.config.record, job.out),
         )
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pisces.config import Config
 from pisces.errors import ConfigError, RunError
 
 ConfigFile = Annotated[
@@ -23,9 +24,27 @@ Changes = Annotated[
 Out = Annotated[
     Path | None, typer.Option(help="Folder to write; without it a new one below ./runs.")
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="NAME",
+        help="Tell a tracker too: tensorboard, mlflow, wandb or csv; may be given several times.",
+    ),
+]
 Target = Annotated[
     float | None, typer.Option(help="Value at which runs stop; same as --set stop.target=N.")
 ]
+
+
+def tracked(config: Config, track: list[str] | None) -> Config:
+    """The config with these trackers besides its own."""
+    from pisces import tracking
+
+    tracking.check(track or [])
+    trackers = list(dict.fromkeys([*config.record.trackers, *(track or [])]))
+    record = config.record.model_copy(update={"trackers": trackers})
+    return config.model_copy(update={"record": record})
 
 
 MOST_SEEDS = 10_000

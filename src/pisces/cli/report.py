@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from pisces.cli.console import Json, print_json, stderr, stdout
+from pisces.cli.console import Json, print_json, stdout
+from pisces.cli.sharing import Csv, Figures, Html, Pdf, Png, Svg, Wanted, Width, warn, write
 from pisces.errors import RunError
-from pisces.policy import ANSWERS
 from pisces.record.reader import Run, find_runs
 from pisces.report.compare import compare, is_cut_short
+from pisces.report.settings import differences_of_world
 from pisces.report.table import comparison_table, run_table
 from pisces.stop import lower_is_better
 
@@ -38,44 +39,68 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Where plots go; default: the first folder.")
     ] = None,
+    html: Html = None,
+    png: Png = None,
+    svg: Svg = None,
+    pdf: Pdf = None,
+    as_csv: Csv = None,
+    figure: Figures = None,
+    width: Width = None,
     as_json: Json = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Do not say where the plots are.")
+        bool, typer.Option("--quiet", "-q", help="Do not say which files were written.")
     ] = False,
 ) -> None:
     """Show finished, interrupted or running runs: a table and plots.
+
+    With --html, --png, --svg, --pdf or --csv these are written instead of the plots
+    beside the runs. PLACE is a folder or, with one --figure, a file.
 
     [bold]Examples[/]
 
       pisces report runs/demo
 
       pisces report runs/a runs/b --target 0.9 --out figures
+
+      pisces report runs/demo --html demo.html
+
+      pisces report runs/demo/pisces-seed1 --pdf timeline.pdf --figure timeline --width column
     """
+    places = {"png": png, "svg": svg, "pdf": pdf, "csv": as_csv}
+    wanted = Wanted.of(html, places, figure, width)
     runs = [run for folder in folders for run in _runs_in(folder)]
     goal = target if target is not None else _common(runs, "target")
     by = metric or _common(runs, "metric") or "accuracy"
     _check_target(runs, goal, by)
     _warn_of_differences(runs)
-    pictures = out or folders[0]
+    files = write(wanted, runs, goal, by, reference) if wanted else []
+    # Whoever asks for files wants these, and none beside the runs.
+    pictures = out or (None if wanted else folders[0])
     if len(runs) == 1:
-        _show_run(runs[0], goal, by, pictures, as_json=as_json, quiet=quiet)
+        _show_run(runs[0], goal, by, pictures, files, as_json=as_json, quiet=quiet)
+    elif goal is None and files:
+        warn("no table: these runs have no target in common; say one with --target 0.9")
+        _name([], [] if quiet else files)
     elif goal is None:
         raise RunError("these runs have no target in common: say one with --target 0.9")
     else:
-        show_comparison(runs, goal, by, pictures, reference=reference, as_json=as_json, quiet=quiet)
+        show_comparison(
+            runs, goal, by, pictures, files, reference=reference, as_json=as_json, quiet=quiet
+        )
 
 
 def show_comparison(
     runs: Sequence[Run],
     target: float,
     metric: str,
-    out: Path,
+    out: Path | None,
+    files: Sequence[str] = (),
     *,
     reference: str | None = None,
     as_json: bool,
     quiet: bool = False,
 ) -> None:
-    """Protocols side by side on stdout, and the plots beside the runs.
+    """Protocols side by side on stdout, and the plots beside the runs, or in no place at all.
 
     Runs cut short are drawn only where there are no others, and then without the target.
     """
@@ -83,44 +108,64 @@ def show_comparison(
     over = [run for run in runs if not is_cut_short(run)]
     pictures = _draw(over, target, metric, out) if over else _draw(runs, None, metric, out)
     if as_json:
-        print_json({"rows": [asdict(row) for row in rows], "plots": pictures})
+        print_json({"rows": [asdict(row) for row in rows], **_named(pictures, files)})
         return
     stdout.print(comparison_table(rows, target=target, metric=metric, width=stdout.width))
-    _name([] if quiet else pictures)
+    if not quiet:
+        _name(pictures, files)
 
 
 def _show_run(
-    run: Run, target: float | None, metric: str, out: Path, *, as_json: bool, quiet: bool
+    run: Run,
+    target: float | None,
+    metric: str,
+    out: Path | None,
+    files: Sequence[str],
+    *,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     table = run_table(run, target=target, metric=metric)
     pictures = _draw([run], target, metric, out)
     if as_json:
-        print_json({**run.summary, "plots": pictures})
+        print_json({**run.summary, **_named(pictures, files)})
         return
     stdout.print(table)
-    _name([] if quiet else pictures)
+    if not quiet:
+        _name(pictures, files)
 
 
-def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path) -> list[str]:
+def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path | None) -> list[str]:
     from pisces.report import plots
+
+    if out is None:
+        return []
 
     # A metric may be called anything, and a run folder may be anybody's: no path comes of it.
     of_metric = re.sub(r"[^\w.-]", "_", metric)[:100]
     names = (of_metric, "staleness", "involvement")
     curves, stale, involved = (out / f"{name}.png" for name in names)
-    plots.accuracy_over_time(runs, curves, target, metric=metric)
+    pictures = [stale, involved]
+    if target is not None and len({run.protocol for run in runs}) > 1:
+        pictures.insert(0, out / "time_to_target.png")
+        plots.time_to_target(runs, pictures[0], target, metric=metric)
+    if plots.accuracy_over_time(runs, curves, target, metric=metric):
+        pictures.insert(0, curves)
+    else:
+        warn(f"no picture of {metric} over time: nothing was evaluated")
     plots.staleness(runs, stale)
     plots.involvement(runs, involved)
-    pictures = [curves, stale, involved]
-    if target is not None and len({run.protocol for run in runs}) > 1:
-        pictures.insert(1, out / "time_to_target.png")
-        plots.time_to_target(runs, pictures[1], target, metric=metric)
     return [str(path) for path in pictures]
 
 
-def _name(pictures: Sequence[str]) -> None:
-    for picture in pictures:
-        stdout.print(f"plot: {picture}", soft_wrap=True, highlight=False, markup=False)
+def _named(pictures: Sequence[str], files: Sequence[str]) -> dict[str, Sequence[str]]:
+    return {"plots": pictures, **({"files": files} if files else {})}
+
+
+def _name(pictures: Sequence[str], files: Sequence[str]) -> None:
+    for what, paths in (("plot", pictures), ("file", files)):
+        for path in paths:
+            stdout.print(f"{what}: {path}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _runs_in(folder: Path) -> list[Run]:
@@ -143,31 +188,11 @@ def _check_target(runs: Sequence[Run], target: float | None, metric: str) -> Non
 
 def _warn_of_differences(runs: Sequence[Run]) -> None:
     """Times are worth comparing only in the same world."""
-    first = _world_of(runs[0])
-    for run in runs[1:]:
-        world = _world_of(run)
-        different = [key for key in {**first, **world} if first.get(key) != world.get(key)]
-        if different:
-            keys = ", ".join(sorted(different)[:3])
-            stderr.print(
-                f"not the same world: {runs[0].path} and {run.path} differ in {keys}",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
-                style="yellow",
-            )
-            return
-
-
-def _world_of(run: Run) -> dict[str, Any]:
-    """All settings but those that may differ in a comparison, dotted."""
-    free = ("protocol", "protocols", *ANSWERS, "seed", "stop", "evaluate")
-    tables = {k: v for k, v in run.config.items() if k not in free}
-    return {
-        f"{table}.{key}": value
-        for table, values in tables.items()
-        for key, value in (values if isinstance(values, dict) else {"": values}).items()
-    }
+    found = differences_of_world(runs)
+    if found is not None:
+        run, keys = found
+        first = ", ".join(keys[:3])
+        warn(f"not the same world: {runs[0].path} and {run.path} differ in {first}")
 
 
 def _common(runs: Sequence[Run], setting: str) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pisces.cli.console import Json, Quiet, Verbose, set_up_logging
+from pisces.cli.options import Track, tracked
 from pisces.cli.run import carry_out
 
 
@@ -17,6 +19,7 @@ def resume(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Another stop, e.g. stop.time_s=2000."),
     ] = None,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -36,4 +39,5 @@ def resume(
     from pisces.resuming import Job
 
     set_up_logging(verbose)
-    carry_out(Job.of(folder, changes or []), as_json, quiet)
+    job = Job.of(folder, changes or [])
+    carry_out(replace(job, config=tracked(job.config, track)), as_json, quiet)

@@ -11,7 +11,7 @@ import typer
 
 from pisces import config
 from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
-from pisces.cli.options import Changes, ConfigFile, Out, fresh_folder
+from pisces.cli.options import Changes, ConfigFile, Out, Track, fresh_folder, tracked
 from pisces.cli.progress import Board, Listener, Standing, shown
 from pisces.errors import FinishedError, Terminated
 from pisces.record.reader import Run, called
@@ -36,6 +36,7 @@ def run(
     changes: Changes = None,
     seed: Annotated[int | None, typer.Option(help="Same as --set seed=N.")] = None,
     out: Out = None,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -57,7 +58,7 @@ def run(
 
     set_up_logging(verbose)
     extra = [] if seed is None else [f"seed={seed}"]
-    settings = build.resolved(config.load(file, [*(changes or []), *extra]))
+    settings = build.resolved(tracked(config.load(file, [*(changes or []), *extra]), track))
     protocol = called(settings.model_dump())
     folder = out or fresh_folder(f"{file.stem}-{protocol}-seed{settings.seed}")
     carry_out(Job(settings, folder), as_json, quiet)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pisces import config
 from pisces.cli.console import Json, Quiet, Verbose, set_up_logging, stderr
-from pisces.cli.options import Changes, Out, fresh_folder
+from pisces.cli.options import Changes, Out, Track, fresh_folder, tracked
 from pisces.cli.progress import Board, Listener, Standing, shown
 from pisces.cli.run import code_of, require_summary, show
 from pisces.errors import ConfigError, FinishedError, Terminated
@@ -49,6 +49,7 @@ def serve(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")
     ] = None,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -75,6 +76,7 @@ def serve(
     set_up_logging(verbose)
     place = Place(listen, certs, insecure, metrics, hears_core=True)
     job = _job(file, resume, changes or [], out)
+    job = replace(job, config=tracked(job.config, track))
     carry_out(job, place, emulate=emulate, as_json=as_json, quiet=quiet)
 
 

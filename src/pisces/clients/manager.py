@@ -105,7 +105,7 @@ class ClientManager:
         self.running[task.id] = (task, at)
         self._running_columns.add(task, at)
         self.table.start(task.client)
-        return Started(at, task.id, task.client, task.version)
+        return Started(at, task.id, task.client, task.version, task.plan.max_steps)
 
     def observe(self, event: Event, wanted: Callable[[Update], bool]) -> list[Entry]:
         """Take in what happened; an update that `wanted` refuses is dropped."""

@@ -31,6 +31,7 @@ from pisces.types import (
 )
 
 Line = dict[str, Any]
+MOST_STEPS = 1_000_000_000  # of one task, as in the clients' table
 TAKEN = ("kind", "at", "version")  # keys of a line, beside which metrics stand
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
@@ -50,7 +51,12 @@ def line(entry: Entry) -> Line:
             return _picked(entry)
         case Started(at):
             return _line(
-                "started", at, task=entry.task_id, client=entry.client, version=entry.version
+                "started",
+                at,
+                task=entry.task_id,
+                client=entry.client,
+                version=entry.version,
+                **_if_known(num_steps=entry.num_steps),
             )
         case Update():
             return _line(
@@ -64,6 +70,7 @@ def line(entry: Entry) -> Line:
                 loss_rms=entry.report.loss_rms,
                 loss_left=entry.report.loss_left,
                 latency_s=entry.latency_s,
+                **_if_known(num_steps=_told(entry.report.num_steps)),
             )
         case Failed(at, client, reason, task):
             return _line("failed", at, **_if_known(task=task), client=client, reason=reason)
@@ -113,6 +120,11 @@ def _line(kind: str, at: float, /, **fields: Any) -> Line:
 
 def _if_known(**fields: Any) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def _told(num_steps: object) -> int | None:
+    """What a client says of its steps, if it can be: nobody has checked it."""
+    return num_steps if type(num_steps) is int and 0 < num_steps <= MOST_STEPS else None
 
 
 def _named_apart(metrics: Mapping[str, float]) -> Mapping[str, float]:

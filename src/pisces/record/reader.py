@@ -23,6 +23,8 @@ from pisces.record.writer import CLIENTS, CONFIG, EVENTS, MODEL, SUMMARY, read_f
 if TYPE_CHECKING:
     import torch
 
+# Settings of runs that may differ in a comparison: how they are made, not the world they meet.
+MAY_DIFFER = ("protocol", "protocols", *ANSWERS, "seed", "stop", "evaluate")
 NUM_NEARBY = 5  # run folders named in an error message, so that it stays readable
 
 

@@ -52,6 +52,7 @@ _KEYS: Mapping[str, Check] = {
     "task": _is_count,
     "version": _is_count,
     "num_examples": _is_count,
+    "num_steps": _is_count,
     "reason": _is_text,
     "tasks": _each(_is_count),
     "staleness": _each(_is_count),
@@ -82,6 +83,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 _COUNTS = (
     *("versions", "num_clients", "num_clients_started", "num_started", "num_updates"),
     *("num_aggregated", "num_dropped", "num_failed", "num_called_off", "num_left"),
+    "num_under_way",
 )
 _SUMMARY: Mapping[str, Check] = {
     "reason": _if_any(_is_text),

@@ -26,7 +26,8 @@ class Involvement:
     num_started: NDArray[np.int64]
 
 
-CALLED_OFF = ("called off", "the run stopped")  # tasks that did not fail but were not wanted
+AT_THE_END = "the run stopped"
+CALLED_OFF = ("called off", AT_THE_END)  # tasks that did not fail but were not wanted
 
 
 class Tally:
@@ -37,6 +38,7 @@ class Tally:
         self._counts: Counter[str] = Counter()
         self._reason: str | None = None
         self._num_called_off = 0
+        self._num_under_way = 0  # of these, when the run stopped
         self._version = 0
         self._staleness: Counter[int] = Counter()
         self._distrusted: list[int] = []
@@ -71,6 +73,7 @@ class Tally:
                 self._distrusted.append(line["client"])
             case "failed" if line["reason"].startswith(CALLED_OFF):
                 self._num_called_off += 1
+                self._num_under_way += line["reason"].startswith(AT_THE_END)
             case "stopped":
                 self._reason = line["reason"]
 
@@ -78,7 +81,8 @@ class Tally:
         """All counts by name; `reason` is None for a run that was killed (or is not over).
 
         `num_updates` is how many arrived; of those, `num_aggregated` went into a version and
-        `num_dropped` were not wanted.
+        `num_dropped` were not wanted. `num_called_off` tasks were not waited for; of those,
+        `num_under_way` were under way when the run stopped.
         """
         counts = self._counts
         num_aggregated = self._staleness.total()
@@ -95,6 +99,7 @@ class Tally:
             "num_dropped": counts["dropped"],
             "num_failed": counts["failed"] - self._num_called_off,
             "num_called_off": self._num_called_off,
+            "num_under_way": self._num_under_way,
             "num_left": counts["left"],
             "max_staleness": max(self._staleness, default=None),
             "mean_staleness": total / num_aggregated if num_aggregated else None,

@@ -1,14 +1,13 @@
-"""Pictures out of run folders, as PNG or SVG by the file's suffix.
+"""Pictures of runs side by side, saved as PNG, SVG or PDF by the file's suffix.
 
-Every figure is an object of its own: nothing here touches matplotlib's global state, so it works
-without a display and from several threads.
+Every figure is an object of its own, so it works without a display and from several threads.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,27 +19,23 @@ from matplotlib.ticker import MaxNLocator
 from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.report.compare import by_protocol
+from pisces.report.paper import SCREEN, Paper, drawable, literal, save
 from pisces.report.sheets import (
-    ALONE,
     BAND,
     MIDDLE,
     MOST_SHADED,
-    PANEL,
     Style,
     add_legend,
     at_most_one,
     draw_curves,
     draw_dots,
     draw_target,
-    drawable,
-    save,
     sheet_of,
     styles_of,
     tidy,
 )
 
 MAX_BARS = 40
-BAR_ROW = 0.3  # inches
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,81 +53,131 @@ def accuracy_over_time(
     target: float | None = None,
     *,
     metric: str = "accuracy",
-) -> None:
-    """A metric against time: per protocol the median over seeds and, of a few, their range.
-
-    A run that has ended keeps its last value, as long as half of them go on. Markers show the
-    median time to the target.
-    """
-    path = drawable(path)
-    figure = Figure(figsize=ALONE, layout="constrained")
-    axes = tidy(figure.subplots())
-    groups = list(_groups(runs))
-    shaded = len(groups) <= MOST_SHADED
-    for group in groups:
-        _draw_group(axes, group, target, metric, shaded=shaded)
-    if target is not None:
-        draw_target(axes, target)
-    if any(len(group.runs) > 1 for group in groups):
-        axes.set_title(BAND if shaded else MIDDLE, fontsize="small")
-    axes.set(xlabel="time (s)", ylabel=metric.replace("_", " "))
-    axes.margins(x=0)
-    axes.set_xlim(left=0)
-    at_most_one(axes, metric, target or 0.0)
-    add_legend(figure, axes)
-    save(figure, path)
+) -> bool:
+    """Save `curves`; False, and no file, where nothing was evaluated."""
+    return _saved(lambda: curves(runs, target, metric=metric), path)
 
 
 def time_to_target(
     runs: Iterable[Run], path: str | Path, target: float, *, metric: str = "accuracy"
 ) -> None:
+    """Save `times`."""
+    _saved(lambda: times(runs, target, metric=metric), path)
+
+
+def staleness(runs: Iterable[Run], path: str | Path) -> None:
+    """Save `histograms`."""
+    _saved(lambda: histograms(runs), path)
+
+
+def involvement(runs: Iterable[Run], path: str | Path) -> None:
+    """Save `picks`."""
+    _saved(lambda: picks(runs), path)
+
+
+def curves(
+    runs: Iterable[Run],
+    target: float | None = None,
+    *,
+    metric: str = "accuracy",
+    paper: Paper = SCREEN,
+) -> Figure | None:
+    """A metric against time: per protocol the median over seeds and, of a few, their range.
+
+    A run that has ended keeps its last value, as long as half of them go on. Markers show the
+    median time to the target. None where nothing was evaluated.
+    """
+    groups = list(_groups(runs))
+    if not any(_has_values(run, metric) for group in groups for run in group.runs):
+        return None
+    with paper.drawing():
+        figure = Figure(figsize=paper.alone, layout="constrained")
+        axes = tidy(figure.subplots())
+        shaded = len(groups) <= MOST_SHADED
+        for group in groups:
+            _draw_group(axes, group, target, metric, shaded=shaded)
+        if target is not None:
+            draw_target(axes, target)
+        if any(len(group.runs) > 1 for group in groups):
+            axes.set_title(paper.folded(BAND if shaded else MIDDLE), fontsize="small")
+        axes.set(xlabel="time (s)", ylabel=literal(metric.replace("_", " ")))
+        axes.margins(x=0)
+        axes.set_xlim(left=0)
+        at_most_one(axes, metric, target or 0.0)
+        add_legend(figure, axes, paper)
+    return figure
+
+
+def times(
+    runs: Iterable[Run], target: float, *, metric: str = "accuracy", paper: Paper = SCREEN
+) -> Figure:
     """How long each protocol took, the quickest on top: a bar to the median, a dot per seed.
 
     A run that ended without meeting the target is an open triangle where it ended; where half or
     more did, the bar is hatched: the median lies beyond.
     """
-    path = drawable(path)
     groups = sorted(_groups(runs), key=lambda group: _typical_s(group, target, metric))
-    figure = Figure(figsize=(ALONE[0], PANEL[1] / 2 + BAR_ROW * len(groups)), layout="constrained")
-    axes = tidy(figure.subplots())
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", color="0.9", linewidth=0.8)
-    for place, group in enumerate(groups):
-        _draw_times(axes, place, group, target, metric)
-    axes.set_yticks(range(len(groups)), [group.name for group in groups])
-    axes.invert_yaxis()
-    axes.set_xlabel(f"time to {metric.replace('_', ' ')} {target:g} (s)")
-    axes.set_title("bar: median; dot: a seed; triangle: ended without it", fontsize="small")
-    save(figure, path)
+    with paper.drawing():
+        figure = Figure(figsize=paper.rows(len(groups)), layout="constrained")
+        axes = tidy(figure.subplots())
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x", color="0.9", linewidth=0.8)
+        for place, group in enumerate(groups):
+            _draw_times(axes, place, group, target, metric)
+        axes.set_yticks(range(len(groups)), [literal(group.name) for group in groups])
+        axes.invert_yaxis()
+        axes.set_xlim(left=0)
+        axes.set_xlabel(literal(f"time to {metric.replace('_', ' ')} {target:g} (s)"))
+        title = "bar: median; dot: a seed; triangle: ended without it"
+        axes.set_title(paper.folded(title), fontsize="small")
+    return figure
 
 
-def staleness(runs: Iterable[Run], path: str | Path) -> None:
+def histograms(runs: Iterable[Run], *, paper: Paper = SCREEN) -> Figure:
     """How stale the aggregated updates were: one histogram per protocol, seeds pooled."""
-    path = drawable(path)
     groups = list(_groups(runs))
-    counts = [_pooled_staleness(group.runs) for group in groups]
+    counts = [pooled_staleness(group.runs) for group in groups]
     largest = max((max(count, default=0) for count in counts), default=0)
     width = math.ceil((largest + 1) / MAX_BARS)
-    # Each on its own scale upwards: beside a synchronous protocol's 100 % all others look flat.
-    figure, panels = sheet_of(
-        len(groups), "staleness (versions)", "aggregated updates (%)", sharey=False
-    )
-    for axes, group, count in zip(panels, groups, counts, strict=True):
-        _draw_histogram(axes, group, count, width, largest)
-    save(figure, path)
+    with paper.drawing():
+        # Each on its own scale upwards: beside a synchronous protocol's 100 % all others look flat.
+        figure, panels = sheet_of(
+            len(groups),
+            "staleness (versions)",
+            "aggregated updates (%)",
+            sharey=False,
+            paper=paper,
+        )
+        for axes, group, count in zip(panels, groups, counts, strict=True):
+            _draw_histogram(axes, group, count, width, largest)
+    return figure
 
 
-def involvement(runs: Iterable[Run], path: str | Path) -> None:
+def picks(runs: Iterable[Run], *, paper: Paper = SCREEN) -> Figure:
     """How often each client was picked against how much data it has; a dot per client and seed."""
-    path = drawable(path)
     groups = list(_groups(runs))
-    figure, panels = sheet_of(len(groups), "samples of the client", "times picked", sharey=True)
-    for axes, group in zip(panels, groups, strict=True):
-        for part in (run.tally().involvement() for run in group.runs):
-            draw_dots(axes, group.style, part.num_examples, part.num_started)
-        axes.set_title(group.name, fontsize="medium")
-        axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
-    save(figure, path)
+    with paper.drawing():
+        figure, panels = sheet_of(
+            len(groups), "samples of the client", "times picked", sharey=True, paper=paper
+        )
+        for axes, group in zip(panels, groups, strict=True):
+            for part in (run.tally().involvement() for run in group.runs):
+                draw_dots(axes, group.style, part.num_examples, part.num_started)
+            axes.set_title(literal(group.name), fontsize="medium")
+            axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    return figure
+
+
+def _saved(make: Callable[[], Figure | None], path: str | Path) -> bool:
+    path = drawable(path)  # before anything is read or drawn
+    figure = make()
+    if figure is not None:
+        save(figure, path)
+    return figure is not None
+
+
+def _has_values(run: Run, metric: str) -> bool:
+    return bool(np.isfinite(run.curve(metric)[1]).any())
 
 
 def _groups(runs: Iterable[Run]) -> Iterator[_Group]:
@@ -149,7 +194,7 @@ def _groups(runs: Iterable[Run]) -> Iterator[_Group]:
 def _draw_group(
     axes: Axes, group: _Group, target: float | None, metric: str, *, shaded: bool
 ) -> None:
-    label = group.name
+    label = literal(group.name)
     if target is not None:
         times = [run.time_to_target(target, metric) for run in group.runs]
         label += f": {_reached(times)}"
@@ -204,7 +249,8 @@ def _draw_times(axes: Axes, place: int, group: _Group, target: float, metric: st
 # --- histograms -----------------------------------------------------------------------------------
 
 
-def _pooled_staleness(runs: Sequence[Run]) -> Counter[int]:
+def pooled_staleness(runs: Iterable[Run]) -> Counter[int]:
+    """How many aggregated updates had which staleness."""
     pooled: Counter[int] = Counter()
     for run in runs:
         for line in run.events("aggregated"):
@@ -222,4 +268,4 @@ def _draw_histogram(
     axes.bar(starts + (width - 1) / 2, heights, width=0.9 * width, color=group.style.colour)
     mean = float(values @ shares) / 100
     text = f"mean {mean:.1f}, max {max(count)}" if count else "no updates"
-    axes.set_title(f"{group.name}\n{text}", fontsize="medium")
+    axes.set_title(f"{literal(group.name)}\n{text}", fontsize="medium")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from pisces.errors import ConfigError, RunError
+from pisces.report.paper import MOST_COLUMNS, SCREEN, Paper
 from pisces.report.styles import COLOURS as COLOURS  # found here, too
 from pisces.report.styles import Style as Style
 from pisces.report.styles import styles as styles
@@ -22,11 +21,6 @@ from pisces.report.styles import styles_of as styles_of
 Floats: TypeAlias = NDArray[np.float64]
 Curve: TypeAlias = tuple[Floats, Floats]
 
-PANEL = (3.2, 2.7)  # width and height in inches of one of several panels
-ALONE = (7.0, 4.0)  # of one that is alone on its sheet
-LEGEND_WIDTH, LEGEND_ROW = 6.0, 0.25  # inches: at least so wide, and so high a row
-LEGEND_LETTERS, MOST_COLUMNS = 80, 3  # what fits beside each other
-PNG_DPI = 150
 MIDDLE = "median over seeds, as long as half of them go on"
 BAND = f"{MIDDLE}; shaded: least to greatest"
 MOST_SHADED = 7  # more of them, over each other, are a fog
@@ -71,7 +65,8 @@ def draw_target(axes: Axes, target: float, *, named: bool = True) -> None:
 
 
 def draw_dots(axes: Axes, style: Style, x: ArrayLike, y: ArrayLike) -> None:
-    """A dot for each of very many."""
+    """A dot for each of very many; the more there are, the fainter."""
+    num = max(1, np.size(x))
     axes.plot(
         x,
         y,
@@ -79,7 +74,7 @@ def draw_dots(axes: Axes, style: Style, x: ArrayLike, y: ArrayLike) -> None:
         color=style.colour,
         markersize=4,
         markeredgewidth=0,
-        alpha=0.5,
+        alpha=max(0.05, min(0.5, 1500 / num)),
         rasterized=True,  # a vector picture of a million dots is of no use to anybody
     )
 
@@ -113,14 +108,14 @@ def band(curves: Sequence[Curve], *, hold: bool = True) -> tuple[Floats, Floats,
 # --- paper ----------------------------------------------------------------------------------------
 
 
-def add_legend(figure: Figure, axes: Axes) -> None:
+def add_legend(figure: Figure, axes: Axes, paper: Paper = SCREEN) -> None:
     """One for all panels, below them, where it hides nothing; the sheet grows with it."""
     handles, labels = axes.get_legend_handles_labels()
     widest = max(map(len, labels), default=1)
-    columns = max(1, min(MOST_COLUMNS, len(labels), LEGEND_LETTERS // widest))
+    columns = max(1, min(MOST_COLUMNS, len(labels), paper.letters // widest))
     width, height = figure.get_size_inches()
     rows = math.ceil(len(labels) / columns)
-    figure.set_size_inches(max(width, LEGEND_WIDTH), height + LEGEND_ROW * rows)
+    figure.set_size_inches(*paper.with_legend(width, height, rows))
     figure.legend(
         handles,
         labels,
@@ -131,12 +126,12 @@ def add_legend(figure: Figure, axes: Axes) -> None:
     )
 
 
-def sheet_of(num: int, xlabel: str, ylabel: str, *, sharey: bool) -> tuple[Figure, list[Axes]]:
+def sheet_of(
+    num: int, xlabel: str, ylabel: str, *, sharey: bool, paper: Paper = SCREEN
+) -> tuple[Figure, list[Axes]]:
     """As many panels as protocols, in a row of up to three or else about a square."""
-    columns = num if num <= 3 else math.ceil(math.sqrt(num))
-    rows = math.ceil(num / columns)
-    size = (max(columns * PANEL[0], 4.0), rows * PANEL[1] + 0.4)
-    figure = Figure(figsize=size, layout="constrained")
+    rows, columns = paper.grid(num)
+    figure = Figure(figsize=paper.sheet(rows, columns), layout="constrained")
     grid = figure.subplots(rows, columns, sharex=True, sharey=sharey, squeeze=False).ravel()
     for axes in grid[num:]:
         axes.remove()
@@ -155,24 +150,3 @@ def tidy(axes: Axes) -> Axes:
     axes.grid(axis="y", color="0.9", linewidth=0.8)
     axes.set_axisbelow(True)
     return axes
-
-
-def drawable(path: str | Path) -> Path:
-    """The path, if a picture can be saved there."""
-    path = Path(path)
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise ConfigError(f"a plot is saved as .png or .svg, not {path.name!r}: change its suffix")
-    return path
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write the picture, and its folder if need be."""
-    # No date, so that the same runs give the same picture.
-    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=PNG_DPI, metadata=metadata)
-    except OSError as error:
-        raise RunError(
-            f"cannot write {path}: {error.strerror or error}; choose another place"
-        ) from error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
 
 from rich import box
 from rich.console import Console
@@ -172,13 +172,16 @@ def _facts(run: Run, target: float | None, metric: str) -> list[tuple[str, str]]
         ("updates arrived", _count(s["num_updates"])),
         ("  aggregated", _count(s["num_aggregated"])),
         ("  dropped", _count(s["num_dropped"])),
-        ("tasks called off", _count(s["num_called_off"])),
+        ("tasks called off", _count(num_called_off(s))),
         ("tasks failed, clients left", f"{s['num_failed']:,}, {s['num_left']:,}"),
         ("staleness, mean and max", _staleness(s["mean_staleness"], s["max_staleness"])),
         ("outliers, clients distrusted", f"{s['num_outliers']:,}, {len(s['distrusted']):,}"),
     ]
-    if s["reason"] is None:  # once a run is over no task is under way
-        facts.insert(4, ("tasks under way", _count(_num_running(run))))
+    under_way = s["num_under_way"]
+    if s["reason"] is None:
+        facts.insert(4, ("tasks under way", _count(under_way + _num_running(run))))
+    else:  # then they were called off
+        facts.insert(4, ("tasks under way at the end", _count(under_way)))
     facts += [
         (f"{name}, final and best", f"{_number(s['final'][name])}, {_number(s['best'].get(name))}")
         for name in s["final"]
@@ -190,6 +193,11 @@ def _facts(run: Run, target: float | None, metric: str) -> list[tuple[str, str]]
     if "trained_by" in s:  # not of a run that is not over
         facts.append(("trained by", s["trained_by"]))
     return [*facts, ("wall time", duration(s["wall_s"]))]
+
+
+def num_called_off(summary: Mapping[str, Any]) -> int:
+    """Tasks the protocol did not wait for; those under way when a run ends are another matter."""
+    return max(0, int(summary["num_called_off"] - summary["num_under_way"]))
 
 
 def _num_running(run: Run) -> int:

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from pisces.report.estimate import in_words
 from pisces.report.measures import MEASURES
+from pisces.report.paper import save
 from pisces.report.sheets import (
     BAND,
     MIDDLE,
@@ -22,7 +23,6 @@ from pisces.report.sheets import (
     draw_curves,
     draw_dots,
     draw_target,
-    save,
     styles,
 )
 from pisces.stop import lower_is_better

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pisces.report.estimate import Estimate, estimate
-from pisces.report.sheets import ALONE, Curve, Floats, Style, add_legend, sheet_of, styles_of, tidy
+from pisces.report.paper import ALONE
+from pisces.report.sheets import Curve, Floats, Style, add_legend, sheet_of, styles_of, tidy
 from pisces.study.claims import by_seed
 from pisces.study.plan import Case, Study
 from pisces.study.records import Column, Record

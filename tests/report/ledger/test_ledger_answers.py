@@ -135,7 +135,9 @@ def test_client_rows_by_hand(tmp_path: Path) -> None:
     found = client_rows(ledger)
     assert (found.total, found.found, found.terms) == (3, 3, ("utility", "discount", "score"))
     assert {name: num for name, num in found.statuses.items() if num} == {
-        **{"gone": 1, "idle": 1, "waiting": 1}
+        "gone": 1,
+        "idle": 1,
+        "waiting": 1,
     }
     zero, one, seven = found.rows
     assert (zero.client, zero.status, zero.num_examples, zero.loss) == (0, "gone", 10, 2.0)

@@ -1,0 +1,172 @@
+"""`pisces replay`: what another pace would have decided, from a run's log alone."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from pisces.cli.console import Json, print_json, stdout
+from pisces.record.reader import Run
+from pisces.report.table import UNKNOWN, duration
+
+if TYPE_CHECKING:
+    from pisces.replaying import Decision, Figures, Replayed
+    from pisces.replaying.values import Terms
+
+NUM_DIFFERENCES = 5  # shown; --json has all
+
+
+def replay(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="pace.KEY=VALUE",
+            help="Ask the pace otherwise; several values are several replays.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it: a .png or .svg file.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show when another pace would have made versions.
+
+    The clients do as in the run's log; only when to aggregate is decided anew. The run's own pace
+    is replayed as well: it must decide what was decided. What a log cannot tell is said.
+
+    [bold]Examples[/]
+
+      pisces replay runs/first --set pace.bound=10
+
+      pisces replay runs/first --set pace.bound=2,5,10 --out paces.png
+
+      pisces replay runs/first --set pace.policy=fedbuff --set pace.buffer_size=4
+    """
+    from pisces.replaying import paces, replay_all
+
+    if out is not None:
+        from pisces.report.paper import drawable
+
+        drawable(out)  # before anything is read
+    asked = paces.variants(changes or [])
+    replays = replay_all(Run.open(folder), asked)
+    if out is not None:
+        from pisces.replaying.picture import draw
+
+        draw(replays, out)
+    if as_json:
+        found = [replayed.as_json() for replayed in replays]
+        print_json(found[0] if len(found) == 1 else found)
+        return
+    _show(replays)
+    if out is not None:
+        stdout.print(f"picture: {out}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _show(replays: Sequence[Replayed]) -> None:
+    from pisces.replaying import words
+
+    first = replays[0]
+    _say(words.verdict(first.check), style="" if first.check.is_same else "yellow")
+    for reason in first.check.why:
+        _say(f"perhaps {reason}", bullet="  - ")
+    shown = [replayed for replayed in replays if replayed.changes]
+    stdout.print(_table(first, shown))
+    for replayed in shown:
+        if len(shown) > 1:
+            stdout.print(f"[bold]{escape(' '.join(replayed.changes))}[/]", highlight=False)
+        _say(words.exactness(replayed.differs_at, replayed.differs_version, replayed.differs_in))
+        if len(shown) == 1:
+            _show_differences(replayed)
+        for caveat in replayed.caveats:
+            _say(caveat, bullet="  - ")
+
+
+def _say(text: str, *, bullet: str = "", style: str = "") -> None:
+    lines = textwrap.wrap(
+        text, stdout.width, initial_indent=bullet, subsequent_indent=" " * len(bullet)
+    )
+    for line in lines:
+        stdout.print(line, style=style, highlight=False, markup=False)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return UNKNOWN if value is None else f"{value:,.{digits}f}".rstrip("0").rstrip(".")
+
+
+def _most(figures: Figures) -> str:
+    """The stalest, against the bound."""
+    if figures.staleness_max is None:
+        return UNKNOWN
+    bound = "" if figures.bound is None else f" (bound {figures.bound:g})"
+    return f"{figures.staleness_max}{bound}"
+
+
+ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
+    ("aggregations", lambda f: f"{f.num_aggregations:,}"),
+    ("interval, median", lambda f: duration(f.interval_median_s)),
+    ("interval, 95th percentile", lambda f: duration(f.interval_p95_s)),
+    ("updates per aggregation", lambda f: _number(f.updates_mean)),
+    ("staleness, mean", lambda f: _number(f.staleness_mean)),
+    ("staleness, 95th percentile", lambda f: _number(f.staleness_p95)),
+    ("staleness, most", _most),
+    ("updates dropped", lambda f: f"{f.num_dropped:,}"),
+    ("wait in the buffer, mean", lambda f: duration(f.wait_mean_s)),
+)
+
+
+def _table(first: Replayed, replays: Sequence[Replayed]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=escape(first.name), title_justify="left")
+    table.add_column("")
+    table.add_column("recorded", justify="right")
+    for replayed in replays:
+        table.add_column(escape("\n".join(replayed.changes)), justify="right", overflow="fold")
+    for label, shown in ROWS:
+        table.add_row(label, shown(first.recorded), *(shown(r.replayed) for r in replays))
+    return table
+
+
+# --- differences ----------------------------------------------------------------------------------
+
+
+def _show_differences(replayed: Replayed) -> None:
+    differences = replayed.differences
+    if not differences:
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("at", "recorded", "replayed"):
+        table.add_column(heading, overflow="fold")
+    for difference in differences[:NUM_DIFFERENCES]:
+        recorded = difference.recorded
+        table.add_row(
+            f"{difference.at:.6g} s",
+            _made(recorded, {} if recorded is None else recorded.terms),
+            _made(difference.replayed, difference.terms),
+        )
+    stdout.print(table)
+    if len(differences) > NUM_DIFFERENCES:
+        more = len(differences) - NUM_DIFFERENCES
+        _say(f"and {more:,} more such instants (--json has all)")
+
+
+def _made(decision: Decision | None, terms: Terms) -> str:
+    """What was made, and what the pace went by."""
+    told = {key: value for key, value in terms.items() if value is not None and isfinite(value)}
+    went_by = ", ".join(f"{key} {value:.4g}" for key, value in told.items())
+    num = 0 if decision is None else len(decision.tasks)
+    updates = f"{num} update{'s' if num > 1 else ''}"
+    made = "none" if decision is None else f"version {decision.version} of {updates}"
+    return escape(f"{made}\n{went_by}" if went_by else made)

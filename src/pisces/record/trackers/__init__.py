@@ -1,0 +1,1 @@
+"""Trackers: what a run comes to, told to the tools people already use, while it goes on."""

@@ -1,0 +1,78 @@
+"""A replay as a picture: versions over time, and how stale the updates were."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from pisces.replaying.values import Decision, Replayed
+from pisces.report.paper import drawable, save
+from pisces.report.sheets import Style, add_legend, styles, tidy
+
+SIZE = (8.0, 3.4)  # inches
+MOST_BARS = 40
+
+
+def draw(replays: Sequence[Replayed], path: str | Path) -> None:
+    """Staircases on the left, shares of updates by staleness on the right; as PNG or SVG."""
+    path = drawable(path)
+    first = replays[0]
+    figure = Figure(figsize=SIZE, layout="constrained")
+    left, right = (tidy(axes) for axes in figure.subplots(1, 2, width_ratios=(3, 2)))
+    drawn = [
+        ("recorded", first.decisions_recorded),
+        *((" ".join(replay.changes) or "replayed", replay.decisions) for replay in replays),
+    ]
+    width = _bar_width(drawn)
+    for (label, decisions), style in zip(drawn, styles(), strict=False):
+        _draw_versions(left, decisions, style, label, first.ends_at)
+        _draw_staleness(right, decisions, style, width)
+    for replay, style in zip(replays, islice(styles(), 1, None), strict=False):
+        if replay.differs_at is not None:  # what is to the right of it is an estimate
+            left.axvline(replay.differs_at, color=style.colour, linewidth=0.8, alpha=0.6)
+    if any(replay.differs_at is not None for replay in replays):
+        left.set_title("exact up to the thin line, then an estimate", fontsize="small")
+    left.set(xlabel="time (s)", ylabel="version", xlim=(0, first.ends_at or 1))
+    left.set_ylim(bottom=0)
+    right.set(xlabel="staleness (versions)", ylabel="aggregated updates (%)")
+    right.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    add_legend(figure, left)
+    save(figure, path)
+
+
+def _draw_versions(
+    axes: Axes, decisions: Sequence[Decision], style: Style, label: str, ends_at: float
+) -> None:
+    at = [0.0, *(decision.at for decision in decisions), ends_at]
+    versions = [0, *(decision.version for decision in decisions)]
+    axes.step(
+        at,
+        [*versions, versions[-1]],
+        where="post",
+        label=label,
+        color=style.colour,
+        linestyle=style.dash,
+    )
+
+
+def _bar_width(drawn: Sequence[tuple[str, Sequence[Decision]]]) -> int:
+    most = max((s for _, decisions in drawn for d in decisions for s in d.staleness), default=0)
+    return -(-(most + 1) // MOST_BARS)
+
+
+def _draw_staleness(axes: Axes, decisions: Sequence[Decision], style: Style, width: int) -> None:
+    """Outlines, so that one does not hide another."""
+    counts = Counter(s // width for decision in decisions for s in decision.staleness)
+    if not counts:
+        return
+    shares = np.array([counts[place] for place in range(max(counts) + 1)]) * 100 / counts.total()
+    edges = np.arange(len(shares) + 1) * width - 0.5
+    axes.stairs(shares, edges, color=style.colour, linestyle=style.dash, linewidth=1.5)
+    axes.stairs(shares, edges, color=style.colour, fill=True, alpha=0.15)

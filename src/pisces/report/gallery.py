@@ -1,0 +1,225 @@
+"""Pictures by name, each with the numbers behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from matplotlib.figure import Figure
+
+from pisces.errors import ConfigError, RunError
+from pisces.record.reader import Run
+from pisces.report import plots, portraits
+from pisces.report.compare import by_protocol, is_cut_short
+from pisces.report.paper import SCREEN, Paper
+from pisces.report.tasks import Log
+
+Columns: TypeAlias = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Material:
+    """The runs that are drawn, and what they are held against.
+
+    Runs cut short are drawn only where there are no others, and then without the target.
+    """
+
+    all_runs: Sequence[Run]
+    target: float | None = None
+    metric: str = "accuracy"
+
+    @cached_property
+    def runs(self) -> Sequence[Run]:
+        """Those that are drawn."""
+        return [run for run in self.all_runs if not is_cut_short(run)] or self.all_runs
+
+    @cached_property
+    def goal(self) -> float | None:
+        """The target, where more than one run has been held to it to the end."""
+        is_fair = len(self.all_runs) == 1 or not all(map(is_cut_short, self.all_runs))
+        return self.target if is_fair else None
+
+    @cached_property
+    def log(self) -> Log:
+        """The only run, task by task."""
+        (run,) = self.all_runs
+        return Log.of(run)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """How something is drawn, and the numbers it is drawn from.
+
+    `draw` gives None where there is nothing to draw, `empty` says why.
+    """
+
+    title: str
+    draw: Callable[[Material, Paper], Figure | None]
+    columns: Callable[[Material], Columns]
+    empty: str = "no task was started"
+    of_one: bool = False
+    needs_target: bool = False
+
+    def missing(self, material: Material) -> str | None:
+        """Why it is not drawn of these runs, if so, and what to do."""
+        if self.of_one and len(material.all_runs) > 1:
+            return f"it is of one run, and there are {len(material.all_runs)}: give one run folder"
+        if self.needs_target and material.target is None:
+            return "there is no target: say one with --target 0.9"
+        if self.needs_target and material.goal is None:
+            return "none of these runs has come to its end: finish one"
+        return None
+
+
+def chosen(names: Iterable[str], material: Material) -> dict[str, Picture]:
+    """The pictures of these names; without names all that can be drawn of these runs."""
+    asked = dict.fromkeys(names)
+    for name in asked:
+        if name not in PICTURES:
+            raise ConfigError(f"no figure is called {name!r}: choose from {', '.join(PICTURES)}")
+        missing = PICTURES[name].missing(material)
+        if missing:
+            raise RunError(f"figure {name!r}: {missing}")
+    if asked:
+        return {name: PICTURES[name] for name in asked}
+    able = {name: picture for name, picture in PICTURES.items() if not picture.missing(material)}
+    if len({run.protocol for run in material.runs}) == 1:
+        able.pop("times", None)  # one bar beside nothing tells nothing; who wants it names it
+    return able
+
+
+def drawn(name: str, material: Material, paper: Paper = SCREEN) -> Figure | None:
+    """The picture of that name; None where there is nothing to draw."""
+    return PICTURES[name].draw(material, paper)
+
+
+# --- the numbers behind ---------------------------------------------------------------------------
+
+
+def _curve_columns(material: Material) -> Columns:
+    rows = [
+        (*_who(run), at, value)
+        for run in material.runs
+        for at, value in zip(*(part.tolist() for part in run.curve(material.metric)), strict=True)
+    ]
+    return _columns(("protocol", "seed", "time_s", material.metric), rows)
+
+
+def _times_columns(material: Material) -> Columns:
+    rows = [
+        (*_who(run), run.time_to_target(material.goal or 0.0, material.metric), run.summary["at"])
+        for run in material.runs
+    ]
+    return _columns(("protocol", "seed", "time_to_target_s", "ended_s"), rows)
+
+
+def _staleness_columns(material: Material) -> Columns:
+    rows = [
+        (protocol, staleness, num)
+        for protocol, group in by_protocol(material.runs).items()
+        for staleness, num in sorted(plots.pooled_staleness(group.values()).items())
+    ]
+    return _columns(("protocol", "staleness", "num_updates"), rows)
+
+
+def _involvement_columns(material: Material) -> Columns:
+    parts = [(run, run.tally().involvement()) for run in material.runs]
+    rows = [
+        (*_who(run), *row)
+        for run, part in parts
+        for row in zip(
+            *(c.tolist() for c in (part.clients, part.num_examples, part.num_started)), strict=True
+        )
+    ]
+    return _columns(("protocol", "seed", "client", "num_examples", "num_picked"), rows)
+
+
+def _task_columns(material: Material) -> Columns:
+    tasks = [asdict(task) for task in material.log.tasks.values()]
+    names = ("task", "client", "version", "started_at", "ended_at", "outcome", "staleness")
+    return {name: [task[name] for task in tasks] for name in names}
+
+
+def _interval_columns(material: Material) -> Columns:
+    rows = [(a.version, a.at, a.interval_s, a.limit_s, a.num_updates) for a in _versions(material)]
+    return _columns(("version", "at", "interval_s", "limit_s", "num_updates"), rows)
+
+
+def _loss_columns(material: Material) -> Columns:
+    tasks = [t for t in material.log.tasks.values() if t.loss is not None]
+    rows = [(t.ended_at, t.client, t.task, t.version, t.loss, t.is_outlier) for t in tasks]
+    return _columns(("at", "client", "task", "version", "loss", "is_outlier"), rows)
+
+
+def _score_columns(material: Material) -> Columns:
+    scores = material.log.scores
+    terms = list(dict.fromkeys(term for score in scores for term in score.terms))
+    rows = [(s.at, s.client, s.was_picked, *(s.terms.get(term) for term in terms)) for s in scores]
+    return _columns(("at", "client", "was_picked", *terms), rows)
+
+
+def _versions(material: Material) -> Sequence[Any]:
+    return material.log.aggregations
+
+
+def _who(run: Run) -> tuple[str, int | None]:
+    return run.protocol, run.seed
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+PICTURES: Mapping[str, Picture] = {
+    "curve": Picture(
+        "How good the model is, over time",
+        lambda m, paper: plots.curves(m.runs, m.goal, metric=m.metric, paper=paper),
+        _curve_columns,
+        "nothing was evaluated",
+    ),
+    "times": Picture(
+        "Time to the target",
+        lambda m, paper: plots.times(m.runs, m.goal or 0.0, metric=m.metric, paper=paper),
+        _times_columns,
+        needs_target=True,
+    ),
+    "staleness": Picture(
+        "How stale updates were",
+        lambda m, paper: plots.histograms(m.runs, paper=paper),
+        _staleness_columns,
+    ),
+    "involvement": Picture(
+        "Who was picked, by how much data it has",
+        lambda m, paper: plots.picks(m.runs, paper=paper),
+        _involvement_columns,
+    ),
+    "timeline": Picture(
+        "Who worked when",
+        lambda m, paper: portraits.timeline(m.log, paper=paper),
+        _task_columns,
+        of_one=True,
+    ),
+    "intervals": Picture(
+        "How far apart aggregations were",
+        lambda m, paper: portraits.intervals(m.log.aggregations, paper=paper),
+        _interval_columns,
+        "nothing was aggregated",
+        of_one=True,
+    ),
+    "losses": Picture(
+        "What clients lost on their own data",
+        lambda m, paper: portraits.losses(m.log.tasks.values(), paper=paper),
+        _loss_columns,
+        "no client told a loss",
+        of_one=True,
+    ),
+    "scores": Picture(
+        "What clients were worth to the selector",
+        lambda m, paper: portraits.scores(m.log.scores, paper=paper),
+        _score_columns,
+        "no scores were written down",
+        of_one=True,
+    ),
+}

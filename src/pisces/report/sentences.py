@@ -1,0 +1,266 @@
+"""What runs came to, in sentences: made from numbers, and saying what does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pisces.record.reader import Run
+from pisces.report.compare import Row, is_cut_short
+from pisces.report.estimate import MIN_BOOTSTRAP
+from pisces.report.table import duration, num_called_off
+
+MOST_NAMED = 10  # in one sentence
+REASONS: Mapping[str, str] = {
+    "time": "its time was over",
+    "versions": "it had made as many versions as it was to make",
+    "updates": "it had as many updates as it was to have",
+    "target": "it had reached its target",
+    "patience": "it had got no better for as long as it was to wait",
+    "no clients left": "no clients were left",
+    "nobody may be selected": "nobody could be selected any more",
+    "no trusted clients left": "no client was trusted any more",
+    "silent clients": "no client was heard of any more",
+}
+
+
+def about_run(
+    run: Run,
+    *,
+    target: float | None = None,
+    metric: str = "accuracy",
+    bound: float | None = None,
+    clock: str = "virtual",
+) -> Iterator[str]:
+    """One run: what it was, how it ended, how good it got, what became of the updates."""
+    s = run.summary
+    yield _what(run)
+    yield _ending(s, clock)
+    if metric in s["final"]:
+        yield from _quality(run, target, metric)
+    elif not s["final"]:
+        yield "Nothing was evaluated, so nobody knows how good the model is."
+    yield _updates(s)
+    if s["max_staleness"] is not None:
+        yield _staleness(s, bound)
+    yield _trust(s)
+    yield from _trouble(s)
+
+
+def about_comparison(rows: Sequence[Row], *, target: float, metric: str) -> Iterator[str]:
+    """Protocols side by side: the first row is the one whose speed-ups are told."""
+    seeds = dict.fromkeys(seed for row in rows for seed in row.seeds)
+    num_runs = sum(len(row.seeds) for row in rows)
+    if not num_runs:
+        yield "No run came to its end, so there is nothing to compare yet."
+    else:
+        yield (
+            f"{count(num_runs, 'run')} of {count(len(rows), 'protocol')} "
+            f"({listed([row.protocol for row in rows])}), {_seeds(list(seeds))}."
+        )
+        yield from (_reached(row, target, metric) for row in rows if row.seeds)
+    yield from (_speedup(rows[0].protocol, row) for row in rows[1:] if row.speedup is not None)
+    yield from (_unknown(rows[0].protocol, row) for row in rows[1:] if row.speedup is None)
+    cut = [(row.protocol, row.num_cut_short) for row in rows if row.num_cut_short]
+    if cut:
+        of = listed([f"{num} of {name}" for name, num in cut])
+        total = sum(num for _, num in cut)
+        yield (
+            f"{count(total, 'run')} ({of}) {'was' if total == 1 else 'were'} interrupted or "
+            f"{'is' if total == 1 else 'are'} not over, and {_do(total)} not count."
+        )
+
+
+def count(num: float, noun: str, plural: str | None = None) -> str:
+    """`1 run`, `2 runs`, `no runs`."""
+    word = noun if num == 1 else plural or f"{noun}s"
+    return f"{'no' if num == 0 else f'{num:,.0f}'} {word}"
+
+
+def listed(names: Sequence[object]) -> str:
+    """`a`, `a and b`, `a, b and c`; of very many the first few."""
+    words = [str(name) for name in names]
+    if len(words) > MOST_NAMED:
+        words = [*words[:MOST_NAMED], f"{len(words) - MOST_NAMED:,} more"]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# --- one run --------------------------------------------------------------------------------------
+
+
+def _what(run: Run) -> str:
+    model, dataset = run.setting("model", "name"), run.setting("data", "dataset")
+    num, at_once = run.summary["num_clients"], run.setting("clients", "concurrency")
+    seed = "" if run.seed is None else f" (seed {run.seed})"
+    trained = f" trained {_named(model)}" if isinstance(model, str) else " trained a model"
+    on = f" on {dataset}" if isinstance(dataset, str) and not run.is_served else ""
+    slots = f", at most {at_once} at a time" if isinstance(at_once, int) else ""
+    return f"{run.protocol}{seed}{trained}{on} over {count(num, 'client')}{slots}."
+
+
+def _named(model: str) -> str:
+    return f"the model {model}"
+
+
+def _ending(s: Mapping[str, Any], clock: str) -> str:
+    at = f"{duration(s['at'])}{' of virtual time' if clock == 'virtual' else ''}"
+    if s["reason"] is None:
+        return f"It is not over, or was killed: the log ends after {at}."
+    if s["reason"] == "interrupted":
+        return f"It was interrupted after {at}: where it stands is not what it would have come to."
+    return f"It ended after {at}: {REASONS.get(s['reason'], s['reason'])}."
+
+
+def _quality(run: Run, target: float | None, metric: str) -> Iterator[str]:
+    s, name = run.summary, metric.replace("_", " ")
+    final, best = s["final"].get(metric), s["best"].get(metric)
+    told = f"Its last {name} was {_number(final)}, its best {_number(best)}"
+    if target is None:
+        yield f"{told}."
+        return
+    time = run.time_to_target(target, metric)
+    if time is not None:
+        yield f"It reached {name} {target:g} after {duration(time)}. {told}."
+    elif is_cut_short(run):
+        yield f"It had not reached {name} {target:g} by then. {told}."
+    else:
+        yield f"It did not reach {name} {target:g}. {told}."
+
+
+def _updates(s: Mapping[str, Any]) -> str:
+    if not s["num_updates"]:
+        return f"{count(s['num_started'], 'task').capitalize()} started, and no update arrived."
+    waiting = s["num_updates"] - s["num_aggregated"] - s["num_dropped"]
+    fates = [f"{s['num_aggregated']:,} went into {count(s['versions'], 'version')}"]
+    if s["num_dropped"]:
+        fates.append(f"{s['num_dropped']:,} {'was' if s['num_dropped'] == 1 else 'were'} dropped")
+    if waiting > 0:
+        fates.append(f"{waiting:,} {'waits' if waiting == 1 else 'wait'}")
+    return f"{count(s['num_updates'], 'update')} arrived: {listed(fates)}."
+
+
+def _staleness(s: Mapping[str, Any], bound: float | None) -> str:
+    largest = s["max_staleness"]
+    text = (
+        f"Updates were {s['mean_staleness']:.1f} versions stale on average, the stalest {largest}"
+    )
+    if bound is None:
+        return f"{text}."
+    if largest <= bound:
+        return f"{text}; the bound is {bound:g}, and no update was staler."
+    return f"{text}, which is beyond the bound of {bound:g}."
+
+
+def _trust(s: Mapping[str, Any]) -> str:
+    distrusted, num = s["distrusted"], s["num_outliers"]
+    outliers = (
+        f"{count(num, 'update')} {_was(num)} taken for {'an outlier' if num == 1 else 'outliers'}"
+    )
+    if not distrusted:
+        return "No client was distrusted." if not num else f"{outliers}; no client was distrusted."
+    whom = f"{'client' if len(distrusted) == 1 else 'clients'} {listed(distrusted)}"
+    return f"{outliers}; {whom} ran out of credits and {_was(len(distrusted))} not picked again."
+
+
+def _trouble(s: Mapping[str, Any]) -> Iterator[str]:
+    called_off = num_called_off(s)
+    told = [
+        f"{count(num, noun)} {verb}"
+        for num, noun, verb in (
+            (s["num_failed"], "task", "failed"),
+            (called_off, "task", f"{_was(called_off)} called off by the protocol"),
+        )
+        if num
+    ]
+    if s["num_left"]:
+        told.append(f"clients left {count(s['num_left'], 'time')}")
+    if told:
+        text = listed(told)
+        yield f"{text[0].upper()}{text[1:]}."
+    under_way = s["num_under_way"]
+    if under_way:
+        yield (
+            f"{count(under_way, 'task')} {_was(under_way)} under way when the run stopped, "
+            "and came to nothing."
+        )
+
+
+# --- several --------------------------------------------------------------------------------------
+
+
+def _seeds(seeds: Sequence[int | None]) -> str:
+    known = sorted(seed for seed in seeds if seed is not None)
+    if not known:
+        return "of seeds that are not known"
+    if len(known) == 1:
+        return f"of seed {known[0]}"
+    in_a_row = known == list(range(known[0], known[-1] + 1))
+    return f"of seeds {known[0]} to {known[-1]}" if in_a_row else f"of seeds {listed(known)}"
+
+
+def _reached(row: Row, target: float, metric: str) -> str:
+    num, goal = len(row.seeds), f"{metric.replace('_', ' ')} {target:g}"
+    if row.reached == 0:
+        of = "its only run" if num == 1 else f"any of its {num:,} runs"
+        return f"{row.protocol} did not reach {goal} in {of}."
+    if row.reached == num and row.time_to_target_s is not None:
+        of = "its only run" if num == 1 else f"median of {num:,} runs"
+        return f"{row.protocol} reached {goal} after {duration(row.time_to_target_s)} ({of})."
+    return f"{row.protocol} reached {goal} in {row.reached:,} of {num:,} runs" + (
+        "." if row.time_to_target_s is None else f", half of them by {_time(row)}."
+    )
+
+
+def _time(row: Row) -> str:
+    return duration(row.time_to_target_s)
+
+
+def _speedup(reference: str, row: Row) -> str:
+    assert row.speedup is not None
+    how = {"": "", ">=": "at least ", "<=": "at most "}[row.speedup_bound]
+    median = f"{how}{row.speedup:.2f}"
+    if row.speedup_most is not None:
+        median = f"{row.speedup:.2f} to {row.speedup_most:.2f}"
+    text = f"{reference} was {median} times as fast as {row.protocol}"
+    if row.num_pairs == 1:
+        return f"{text}, in one pair of runs: that may be chance."
+    if row.num_pairs < MIN_BOOTSTRAP:
+        low, high = row.speedup_min, row.speedup_max
+        spread = f"{_ends(low, high)} in {row.num_pairs} pairs, too few for an interval"
+    else:
+        low, high = row.speedup_low, row.speedup_high
+        spread = f"95 % interval {_ends(low, high)}, {row.num_pairs} pairs"
+    return f"{text} ({spread}){_verdict(low, high)}."
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    if low is None:
+        return "of unknown ends" if high is None else f"up to {high:.2f}"
+    return f"{low:.2f} and up" if high is None else f"{low:.2f} to {high:.2f}"
+
+
+def _verdict(low: float | None, high: float | None) -> str:
+    """Whether the difference may be chance: where the interval holds 1, or has no lower end."""
+    if low is not None and low > 1:
+        return ""
+    if high is not None and high < 1:
+        return ": it was slower"
+    return ": that may be chance"
+
+
+def _unknown(reference: str, row: Row) -> str:
+    if not row.num_pairs:
+        return f"{reference} and {row.protocol} have no finished seed in common: no speed-up."
+    return f"How much faster {reference} was than {row.protocol} cannot be told: neither got there."
+
+
+def _number(value: float | None) -> str:
+    return "not a number" if value is None else f"{value:.4g}"
+
+
+def _was(num: int) -> str:
+    return "was" if num == 1 else "were"
+
+
+def _do(num: int) -> str:
+    return "does" if num == 1 else "do"

@@ -1,0 +1,72 @@
+"""The settings of runs, dotted and side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pisces.record.reader import MAY_DIFFER, Run
+
+MOST_SIDES = 8  # columns beside each other
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Runs that differ in nothing but their seed."""
+
+    name: str
+    seeds: tuple[int | None, ...]
+    settings: Mapping[str, Any]
+    run: Run  # one of them
+
+
+def dotted(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Settings by their whole names: `data.alpha`."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= dotted(value, f"{above}{key}.")
+        else:
+            flat[f"{above}{key}"] = value
+    return flat
+
+
+def world_of(run: Run) -> dict[str, Any]:
+    """All settings but those that may differ in a comparison, dotted."""
+    return dotted({key: value for key, value in run.config.items() if key not in MAY_DIFFER})
+
+
+def differences_of_world(runs: Sequence[Run]) -> tuple[Run, list[str]] | None:
+    """The first run that met another world than the first, and in what they differ."""
+    first = world_of(runs[0])
+    for run in runs[1:]:
+        world = world_of(run)
+        different = [key for key in {**first, **world} if first.get(key) != world.get(key)]
+        if different:
+            return run, sorted(different)
+    return None
+
+
+def sides(runs: Sequence[Run]) -> list[Side]:
+    """Runs by their settings, seeds aside."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        settings = {k: v for k, v in dotted(run.config).items() if k != "seed"}
+        groups.setdefault(repr(sorted(settings.items())), []).append(run)
+    return [_side(group) for group in groups.values()]
+
+
+def _side(runs: Sequence[Run]) -> Side:
+    settings = {key: value for key, value in dotted(runs[0].config).items() if key != "seed"}
+    return Side(runs[0].protocol, tuple(run.seed for run in runs), settings, runs[0])
+
+
+def common(columns: Sequence[Side]) -> dict[str, Any]:
+    """Settings that all have, and have alike."""
+    first, *others = columns
+    return {
+        key: value
+        for key, value in first.settings.items()
+        if all(key in side.settings and side.settings[key] == value for side in others)
+    }

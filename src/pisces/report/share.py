@@ -1,0 +1,148 @@
+"""What people share of runs: single pictures in print quality, and the numbers behind them.
+
+from pisces.report.share import picture, table
+
+runs = [pisces.load("runs/demo/pisces-seed1")]
+picture(runs, "timeline", "timeline.pdf", width=3.3)
+table(runs, "timeline", "timeline.csv")
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pisces.errors import ConfigError, RunError
+from pisces.record.reader import Run
+from pisces.record.writer import replace_file
+from pisces.report.gallery import PICTURES, Columns, Material, chosen, drawn
+from pisces.report.paper import Paper, drawable, save
+
+WIDTHS = {"column": 3.3, "page": 7.0}  # inches of what most papers have
+NARROWEST, WIDEST = 2.0, 40.0
+KINDS = ("png", "svg", "pdf", "csv")
+# A cell that begins so is a formula to a spreadsheet, and names come from whoever made the run.
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def picture(
+    runs: Sequence[Run],
+    name: str,
+    path: str | Path,
+    *,
+    target: float | None = None,
+    metric: str = "accuracy",
+    width: float = WIDTHS["page"],
+) -> None:
+    """Draw the figure of that name to a PNG, SVG or PDF file, so many inches wide."""
+    path, material = drawable(path), Material(runs, target, metric)
+    chosen([name], material)
+    if not _draw(name, material, path, Paper(width_of(width))):
+        raise RunError(f"figure {name!r}: {PICTURES[name].empty}; choose another")
+
+
+def table(
+    runs: Sequence[Run],
+    name: str,
+    path: str | Path,
+    *,
+    target: float | None = None,
+    metric: str = "accuracy",
+) -> None:
+    """Write the numbers behind the figure of that name to a CSV file."""
+    material = Material(runs, target, metric)
+    chosen([name], material)
+    write_csv(Path(path), PICTURES[name].columns(material))
+
+
+def share(
+    material: Material, kind: str, place: Path, names: Sequence[str], width: float
+) -> tuple[list[Path], list[str]]:
+    """Write figures, or the numbers behind them, to a folder or, of one, to a file.
+
+    Says which files were written, and what was left out and why.
+    """
+    pictures = chosen(names, material)
+    paths = _places(kind, place, list(pictures), is_chosen=bool(names))
+    written, left_out = [], []
+    for name, path in paths.items():
+        is_csv = kind == "csv"
+        done = _tell(name, material, path) if is_csv else _draw(name, material, path, Paper(width))
+        if done:
+            written.append(path)
+        else:
+            left_out.append(f"{name}: {pictures[name].empty}")
+    return written, left_out
+
+
+def width_of(text: str | float) -> float:
+    """Inches: `column`, `page` or a number of them."""
+    try:
+        width = WIDTHS.get(str(text)) or float(text)
+    except ValueError:
+        width = 0.0
+    if not NARROWEST <= width <= WIDEST:
+        raise ConfigError(
+            f"a figure is as wide as a column (3.3 inches), a page (7) or {NARROWEST:g} to "
+            f"{WIDEST:g} inches, not {text!r}: say --width column, page or a number"
+        )
+    return width
+
+
+def write_csv(path: Path, columns: Columns) -> None:
+    """Columns as a CSV file; an empty cell is what is not known."""
+    if path.is_dir():
+        raise RunError(f"cannot write {path}: it is a folder; choose another name")
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_cell(name) for name in columns])
+    writer.writerows([_cell(v) for v in row] for row in zip(*columns.values(), strict=True))
+    replace_file(path, text.getvalue().encode())
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and value != value:
+        return None
+    is_formula = isinstance(value, str) and value.startswith(FORMULAS)
+    return f"'{value}" if is_formula else value
+
+
+def _tell(name: str, material: Material, path: Path) -> bool:
+    columns = PICTURES[name].columns(material)
+    has_rows = any(len(column) for column in columns.values())
+    if has_rows:
+        write_csv(path, columns)
+    return has_rows
+
+
+def _draw(name: str, material: Material, path: Path, paper: Paper) -> bool:
+    figure = drawn(name, material, paper)
+    if figure is not None:
+        save(figure, path, paper)
+    return figure is not None
+
+
+def _places(kind: str, place: Path, names: Sequence[str], *, is_chosen: bool) -> dict[str, Path]:
+    """A path for each: in a folder, or the file itself where there is one figure."""
+    suffix = place.suffix.lower().removeprefix(".")
+    if suffix in KINDS and suffix != kind:
+        raise ConfigError(f"--{kind} writes .{kind} files, not {place.name!r}: change its suffix")
+    if suffix != kind:
+        if place.exists() and not place.is_dir():
+            raise RunError(f"{place} is a file: give --{kind} a folder, or a name in .{kind}")
+        return {name: place / f"{name}.{kind}" for name in names}
+    if place.is_dir():
+        raise RunError(
+            f"{place} is a folder: give --{kind} a folder without that suffix, or a file"
+        )
+    if not is_chosen or len(names) != 1:
+        raise ConfigError(
+            f"{place} can hold one figure: say which with --figure ({', '.join(names)}), or give "
+            f"--{kind} a folder"
+        )
+    return {names[0]: place}

@@ -1,0 +1,525 @@
+"""A log with the run's own pace comes out as recorded; with another, as worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replays import Script, assert_as_recorded, rules_of, walked, write_run
+from runs import World, any_protocol, any_world, of_kind, policies, simulate
+
+from pisces.clients.checks import Limits
+from pisces.errors import ConfigError, RunError
+from pisces.execute.availability import Diurnal, Late, Markov
+from pisces.execute.failures import Failures
+from pisces.names import PROTOCOLS
+from pisces.pace.fedbuff import Buffered
+from pisces.pace.papaya import Papaya
+from pisces.pace.pisces import Adaptive
+from pisces.pace.timed import Timed
+from pisces.record.reader import Run
+from pisces.replaying import paces, replay, replay_all
+from pisces.replaying.loop import Rules
+from pisces.stop import Stop
+
+WORLDS = {
+    "quiet": World(),
+    "ticks, coming and going": World(
+        tick_s=1.0, availability=Markov(12.0, 4.0, 3), odd_every=4, jitter=0.3
+    ),
+    "failures": World(failures=Failures(0.1, 0.1, 0.1, 3.0, 7), deadline_s=9.0, jitter=0.3),
+    "silent for ever": World(failures=Failures(0.1, 0.1, 0.1, None, 3)),
+    "hostile and late": World(
+        availability=Late(Diurnal(16.0, 0.5, 2), 10.0, 0.5, 2), odd_every=3, credits=2
+    ),
+}
+CONFIG = """
+protocol = "fedbuff"
+[clients]
+count = 4
+concurrency = 3
+[protocols.fedbuff]
+buffer_size = 2
+"""
+
+
+# --- as recorded ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol_is_replayed_as_recorded(protocol: str, world: World) -> None:
+    lines = simulate(protocol, world)
+    assert of_kind(lines, "aggregated")
+    assert_as_recorded(lines, protocol, world)
+
+
+@pytest.mark.parametrize("protocol", ["pisces", "fedavg", "fedbuff"])
+@pytest.mark.parametrize("stop", [Stop(versions=6), Stop(updates=9), Stop(target=0.27)], ids=str)
+def test_so_it_is_whatever_ended_it(protocol: str, stop: Stop) -> None:
+    for world in (World(stop=stop, jitter=0.2), World(stop=stop, tick_s=2.5)):
+        assert_as_recorded(simulate(protocol, world), protocol, world)
+
+
+@settings(max_examples=25)
+@given(any_world(), any_protocol)
+def test_so_it_is_in_any_world(world: World, protocol: str) -> None:
+    try:
+        lines = simulate(protocol, world)
+    except ConfigError:  # more updates wanted than there are clients
+        return
+    assert_as_recorded(lines, protocol, world)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options"),
+    [
+        ("fedavg", {"over_selection": 1.5}),
+        ("fedavg", {"round_deadline_s": 2.5}),
+        ("papaya", {"timeout_s": 3.5, "max_staleness": 1}),
+        ("fedbuff", {"max_staleness": 0, "buffer_size": 1}),
+        ("port", {"buffer_size": 2, "staleness_bound": 1}),
+        ("pisces", {"pace": "strict", "staleness_bound": 2}),
+        ("pisces", {"guard": "clusters"}),
+    ],
+)
+def test_so_are_paces_that_call_off_pull_or_refuse(
+    protocol: str, options: dict[str, object]
+) -> None:
+    world = World(jitter=0.3, deadline_s=20.0, stop=Stop(time_s=80.0))
+    assert_as_recorded(simulate(protocol, world, **options), protocol, world, **options)
+
+
+def test_so_is_a_run_whose_updates_do_not_fit_in_memory() -> None:
+    # An update of this model takes 16 bytes: three fit. Nobody is known, so paper's pace means to
+    # wait for 180 s / 3.
+    world = World(limits=Limits(max_buffered_bytes=48), concurrency=5)
+    lines = simulate("pisces-paper", world)
+    assert [line.get("reason") for line in of_kind(lines, "aggregated")].count(
+        "no more updates fit in memory"
+    )
+    assert_as_recorded(lines, "pisces-paper", world)
+
+
+def test_every_prefix_of_a_log_is_replayed_as_recorded() -> None:
+    # A run that was killed or still goes on; its last turn may be cut anywhere.
+    world = World(jitter=0.3)
+    lines = simulate("pisces", world)
+    for num in range(30, len(lines), 7):
+        while lines[num]["at"] == lines[num - 1]["at"]:
+            num += 1
+        assert_as_recorded(lines[:num], "pisces", world)
+
+
+# --- numbers by hand ------------------------------------------------------------------------------
+
+
+def by_hand() -> Script:
+    """FedBuff with K = 2 and C = 3 over four clients.
+
+    t    0: tasks 0, 1, 2 on clients 0, 1, 2, from version 0
+    t   10: task 0 arrives and waits; task 3 starts on client 3 (client 0 waits)
+    t   14: task 1 arrives: version 1 of tasks 0, 1; task 4 starts on client 0, from version 1
+    t   20: task 3 arrives, of version 0, and waits; task 5 starts on client 1, from version 1
+    t   25: task 4 arrives: version 2 of task 3 (1 behind) and task 4; task 6 starts on client 3
+    t   30: task 2 arrives, of version 0, and waits
+    t   40: over
+    """
+    return (
+        Script()
+        .join(0.0, 0, 1, 2, 3)
+        .start(0.0, 0, 0, 0)
+        .start(0.0, 1, 1, 0)
+        .start(0.0, 2, 2, 0)
+        .arrive(10.0, 0)
+        .start(10.0, 3, 3, 0)
+        .arrive(14.0, 1)
+        .aggregate(14.0, 1, [0, 1], [0, 0])
+        .start(14.0, 4, 0, 1)
+        .arrive(20.0, 3)
+        .start(20.0, 5, 1, 1)
+        .arrive(25.0, 4)
+        .aggregate(25.0, 2, [3, 4], [1, 0])
+        .start(25.0, 6, 3, 2)
+        .arrive(30.0, 2)
+        .say("failed", 40.0, task=5, client=1, reason="the run stopped")
+        .say("failed", 40.0, task=6, client=3, reason="the run stopped")
+        .say("dropped", 40.0, task=2, reason="the run stopped")
+        .stop(40.0)
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.open(write_run(tmp_path / "run", by_hand().lines, CONFIG))
+
+
+def test_what_was_recorded_in_numbers(run: Run) -> None:
+    replayed = replay(run)
+    assert replayed.check.is_same
+    assert (replayed.check.num_recorded, replayed.check.num_same) == (2, 2)
+    figures = replayed.recorded
+    assert figures == replayed.replayed
+    assert (figures.num_aggregations, figures.num_updates, figures.num_dropped) == (2, 4, 0)
+    assert figures.interval_median_s == 11.0  # 25 - 14
+    assert figures.staleness_mean == 0.25  # 0, 0, 1, 0
+    assert figures.wait_mean_s == 2.25  # 4, 0, 5, 0
+    assert replayed.differs_at is None
+    assert replayed.differences == ()
+
+
+def test_a_larger_buffer_makes_versions_later(run: Run) -> None:
+    # K = 3: at 10 one waits, at 14 two; task 4 is started at 14 on client 0, whose update waits.
+    # At 20 task 3 makes three: version 1 of tasks 0, 1, 3, none of them behind. Task 5 starts from
+    # it. Task 4 (of version 0 here) waits at 25, task 2 (of version 0) at 30: two, not three.
+    replayed = replay(run, ["pace.buffer_size=3"])
+    (made,) = replayed.decisions
+    assert (made.at, made.tasks, made.staleness) == (20.0, (0, 1, 3), (0, 0, 0))
+    assert made.waits_s == (10.0, 6.0, 0.0)
+    assert made.terms == {"buffered": 3, "size": 3}
+    assert (replayed.differs_at, replayed.differs_version) == (14.0, 0)
+    assert replayed.differs_in == "when to make a version"
+    assert replayed.unknown.num_impossible == 1  # task 4; client 3 is free at 25, as in the run
+    assert replayed.unknown.num_other_versions == 2  # task 4 from 0, not 1; task 6 from 1, not 2
+    told = [(d.at, d.recorded and d.recorded.version, d.replayed) for d in replayed.differences]
+    assert [(at, theirs) for at, theirs, _ in told] == [(14.0, 1), (20.0, None), (25.0, 2)]
+    assert replayed.differences[0].terms == {"buffered": 2, "size": 3}
+    text = "\n".join(replayed.caveats)
+    assert "1 start could not have been" in text
+    assert "4 of 7 starts come after the first" not in text  # task 4 is the first after: 3 are
+    assert "3 of 7 starts come after the first" in text
+
+
+def test_a_smaller_buffer_makes_them_sooner(run: Run) -> None:
+    # K = 1: every arrival is a version: 10 (task 0), 14 (task 1 of 0, one behind), 20 (task 3 of
+    # version 1, as it was started after the first: one behind), 25 (task 4, of version 2, one
+    # behind), 30 (task 2, of version 0, four behind).
+    replayed = replay(run, ["pace.buffer_size=1"])
+    assert [(d.at, d.tasks, d.staleness) for d in replayed.decisions] == [
+        (10.0, (0,), (0,)),
+        (14.0, (1,), (1,)),
+        (20.0, (3,), (1,)),
+        (25.0, (4,), (1,)),
+        (30.0, (2,), (4,)),
+    ]
+    assert (replayed.differs_at, replayed.differs_version) == (10.0, 0)
+    assert replayed.replayed.staleness_max == 4
+    assert replayed.unknown.num_impossible == 0
+
+
+def test_another_pace_altogether_wakes_when_it_wants_to(run: Run) -> None:
+    # Every 16 s: at 16 of tasks 0 and 1, at 32 of tasks 3 (of version 0), 4 (of version 0, as it
+    # was started at 14) and 2 (of version 0).
+    replayed = replay(run, ["pace.policy=timed", "pace.timeout_s=16"])
+    assert [(d.at, d.tasks, d.staleness) for d in replayed.decisions] == [
+        (16.0, (0, 1), (0, 0)),
+        (32.0, (3, 4, 2), (1, 1, 1)),
+    ]
+    # A pace of rounds has no seats while something waits or somebody runs from this version.
+    assert replayed.unknown.num_unwanted == 4
+
+
+def test_a_pace_that_wakes_at_the_very_end(run: Run) -> None:
+    replayed = replay(run, ["pace.policy=timed", "pace.timeout_s=40"])
+    assert [d.at for d in replayed.decisions] == [40.0]
+
+
+def test_updates_may_be_refused_that_were_not(run: Run) -> None:
+    # Task 3 is one behind when it arrives at 20; task 2, at 30, then only waits with task 4.
+    replayed = replay(run, ["pace.max_staleness=0"])
+    assert [d.tasks for d in replayed.decisions] == [(0, 1)]
+    assert replayed.replayed.num_dropped == 2  # tasks 3 and 2
+    assert (replayed.differs_at, replayed.differs_in) == (20.0, "which update to refuse")
+
+
+def test_several_paces_take_one_walk(run: Run) -> None:
+    alone = [replay(run, [f"pace.buffer_size={size}"]) for size in (1, 3)]
+    together = replay_all(run, paces.variants(["pace.buffer_size=1, 3"]))
+    assert [r.as_json() for r in together] == [r.as_json() for r in alone]
+
+
+def test_a_pace_that_calls_off_loses_what_would_have_come() -> None:
+    # Within 12 s: task 1 (14 s) is called off at 12 and comes to nothing, task 2 (30 s) as well.
+    _, mine, (other,) = walked(by_hand().lines, Buffered(3, 2), Papaya(3, 2, 12.0))
+    assert mine.differs_at is None
+    assert (other.differs_at, other.what) == (12.0, "whom to call off")
+    assert [d.tasks for d in other.loop.decisions] == [(0, 3)]
+    assert other.loop.unknown.num_wasted == 2
+
+
+def test_what_the_run_called_off_ends_so_whatever_the_pace() -> None:
+    script = Script().join(0.0, 0, 1).start(0.0, 0, 0, 0).start(0.0, 1, 1, 0).arrive(5.0, 0)
+    script.aggregate(5.0, 1, [0], [0]).start(5.0, 2, 0, 1)
+    reason = "called off: no report within 8 s"
+    script.say("failed", 8.0, task=1, client=1, reason=reason).start(8.0, 3, 1, 1)
+    script.arrive(9.0, 2).aggregate(9.0, 2, [2], [0]).stop(10.0)
+    _, mine, (other,) = walked(script.lines, Papaya(2, 1, 8.0), Buffered(2, 1))
+    assert mine.differs_at is None
+    assert (other.differs_at, other.loop.unknown.num_given_up) == (8.0, 1)
+    assert [d.tasks for d in other.loop.decisions] == [(0,), (2,)]
+
+
+def test_a_version_that_could_not_be_is_none_here_either() -> None:
+    script = Script().join(0.0, 0, 1).start(0.0, 0, 0, 0).start(0.0, 1, 1, 0).arrive(5.0, 0)
+    script.say("dropped", 5.0, task=0, reason="the model would not be finite")
+    script.start(5.0, 2, 0, 0).arrive(7.0, 1).aggregate(7.0, 1, [1], [0]).stop(9.0)
+    recorded, mine, _ = walked(script.lines, Buffered(2, 1))
+    assert mine.differs_at is None
+    assert mine.loop.num_dropped == recorded.num_dropped == 1
+
+
+def test_versions_end_a_run_where_they_would_have() -> None:
+    rules = Rules(stop=Stop(versions=2))
+    lines = [*by_hand().lines[:-1], {"kind": "stopped", "at": 40.0, "reason": "versions"}]
+    _, _, (sooner,) = walked(lines, Buffered(3, 2), Buffered(3, 1), rules=rules)
+    assert sooner.loop.over == (14.0, "versions")
+    assert len(sooner.loop.decisions) == 2
+
+
+def test_ticks_are_when_it_decides() -> None:
+    # Every 8 s and every 2 updates: at 16 (two wait since 14) and at 32 (of tasks 3, 4 and 2).
+    rules = Rules(tick_s=8.0)
+    _, _, (ticking,) = walked(by_hand().lines, Buffered(3, 2), Buffered(3, 2), rules=rules)
+    assert [(d.at, d.tasks) for d in ticking.loop.decisions] == [(16.0, (0, 1)), (32.0, (3, 4, 2))]
+
+
+def test_tiny_ticks_take_no_time() -> None:
+    rules = Rules(tick_s=1e-9)
+    _, _, (ticking,) = walked(by_hand().lines, Buffered(3, 2), Timed(3, 16.0), rules=rules)
+    assert [d.at for d in ticking.loop.decisions] == pytest.approx([16.0, 32.0])
+
+
+# --- what holds whatever the log ------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(any_world(deadline_s=st.just(30.0)), st.sampled_from(["fedbuff", "pisces"]))
+def test_a_strict_bound_holds_where_everybody_could_be_started(world: World, protocol: str) -> None:
+    try:
+        lines = simulate(protocol, world)
+    except ConfigError:
+        return
+    own = policies(protocol, world.concurrency).pacer
+    others = [Adaptive(world.concurrency, bound, mode="strict") for bound in (1, 2, 4)]
+    _, _, replayed = walked(lines, own, *others, rules=rules_of(world))
+    for bound, other in zip((1, 2, 4), replayed, strict=True):
+        if not other.loop.unknown.num_impossible:
+            stale = [s for d in other.loop.decisions for s in d.staleness]
+            assert max(stale, default=0) <= bound
+
+
+@settings(max_examples=25)
+@given(any_world(), any_protocol, any_protocol)
+def test_any_pace_over_any_log_takes_every_update_once(
+    world: World, protocol: str, other: str
+) -> None:
+    try:
+        lines = simulate(protocol, world)
+        pacer = policies(other, world.concurrency).pacer
+    except ConfigError:
+        return
+    own = policies(protocol, world.concurrency).pacer
+    _, _, (replayed,) = walked(lines, own, pacer, rules=rules_of(world))
+    tasks = [task for decision in replayed.loop.decisions for task in decision.tasks]
+    arrived = {line["task"] for line in of_kind(lines, "arrived")}
+    assert len(tasks) == len(set(tasks))
+    assert set(tasks) <= arrived
+    assert all(s >= 0 for d in replayed.loop.decisions for s in d.staleness)
+    instants = [decision.at for decision in replayed.loop.decisions]
+    assert instants == sorted(instants)
+
+
+# --- where a run comes from -----------------------------------------------------------------------
+
+
+def test_in_real_time_decisions_are_the_same_by_what_they_are_about(tmp_path: Path) -> None:
+    # The pace wakes at 16; the loop came to it at 16.004.
+    script = Script().join(0.0, 0, 1).start(0.0, 0, 0, 0).start(0.0, 1, 1, 0).arrive(10.0, 0)
+    script.aggregate(16.004, 1, [0], [0]).stop(20.0)
+    config = 'protocol = "fedar"\n[protocols.fedar]\ntimeout_s = 16.0'
+    config += "\n[clients]\ncount = 2\nconcurrency = 2\n"
+    folder = write_run(tmp_path / "served", script.lines, config)
+    assert not replay(folder).check.is_same
+    (folder / "clients.jsonl").write_text("")
+    check = replay(folder).check
+    assert check.is_same
+    assert check.most_apart_s == pytest.approx(0.004)
+
+
+def test_a_flower_app_tells_its_pace(tmp_path: Path) -> None:
+    config = 'made_in = "Flower"\nprotocol = "fedbuff"\nseed = 1\nconcurrency = 3\n'
+    config += "settings = \"{'buffer_size': 2}\"\n"
+    folder = write_run(tmp_path / "app", by_hand().lines, config)
+    (folder / "clients.jsonl").write_text("")
+    assert replay(folder, ["pace.buffer_size=3"]).check.is_same
+    (folder / "config.toml").write_text(config.replace('"fedbuff"', '"my policies"'))
+    with pytest.raises(ConfigError, match="policies of one's own"):
+        replay(folder)
+
+
+def test_a_run_made_in_python_is_given_its_pacers(tmp_path: Path) -> None:
+    config = 'made_in = "Python"\nprotocol = "mine"\nseed = 1\n'
+    run = Run.open(write_run(tmp_path / "mine", by_hand().lines, config))
+    with pytest.raises(ConfigError, match="does not say which pace it had"):
+        replay(run, ["pace.bound=1"])
+    replayed = replay(run, pacer=Buffered(3, 3), own=Buffered(3, 2))
+    assert replayed.check.is_same
+    assert [d.at for d in replayed.decisions] == [20.0]
+    with pytest.raises(TypeError, match="both pacer and own"):
+        replay(run, pacer=Buffered(3, 3))
+
+
+def test_a_pace_that_was_not_the_runs_own_is_found_out(run: Run) -> None:
+    config = (run.path / "config.toml").read_text()
+    (run.path / "config.toml").write_text(config.replace("buffer_size = 2", "buffer_size = 3"))
+    check = replay(Run.open(run.path)).check
+    assert (check.is_same, check.num_same, check.differs_at) == (False, 0, 14.0)
+    assert check.why
+
+
+def test_logs_that_do_not_tell_steps_are_found_out(tmp_path: Path) -> None:
+    world = World()
+    lines = simulate("fedcompass", world)
+    older = [{k: v for k, v in line.items() if k != "num_steps"} for line in lines]
+    config = 'protocol = "fedcompass"\n[latency]\nkind = "compute"\n'
+    config += "[clients]\ncount = 6\nconcurrency = 3\n"
+    assert replay(write_run(tmp_path / "new", lines, config)).check.is_same
+    check = replay(write_run(tmp_path / "old", older, config)).check
+    assert not check.is_same
+    assert "its pace goes by steps" in check.why[0]
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("select.policy=uniform", "a replay can only ask the pace otherwise"),
+        ("stop.time_s=9", "a replay can only ask the pace otherwise"),
+        ("protocol=fedavg", "a replay can only ask the pace otherwise"),
+        ("pace=3", "a replay can only ask the pace otherwise"),
+        ("pace.=3", "a replay can only ask the pace otherwise"),
+        ("pace.buffer_sise=3", r"did you mean pace.buffer_size\?"),
+        ("pace.server_rate=3", "the pace of fedbuff has no such setting, only buffer_size"),
+        ("pace.buffer_size=0", "pace: buffer_size: must be greater than or equal to 1, not 0"),
+        ("pace.buffer_size=x", "pace: buffer_size: must be a valid integer, not 'x'"),
+        ("pace.policy=adaptiv", "did you mean 'adaptive'"),
+        ("pace.policy=fedasync", None),
+        ("pace.policy=pisces", None),
+        ("pace.buffer_size=none", None),
+    ],
+)
+def test_what_may_be_asked(run: Run, change: str, told: str | None) -> None:
+    if told is None:
+        assert replay(run, [change]).check.is_same
+    else:
+        with pytest.raises(ConfigError, match=told):
+            replay(run, [change])
+
+
+def test_a_pace_without_settings_says_what_helps(tmp_path: Path) -> None:
+    config = CONFIG.replace("fedbuff", "fedasync").replace("buffer_size = 2", "")
+    folder = write_run(tmp_path / "run", by_hand().lines, config)
+    with pytest.raises(ConfigError, match="has no settings: choose another"):
+        replay(folder, ["pace.buffer_size=3"])
+
+
+def test_a_pace_of_a_table_is_changed_there(tmp_path: Path) -> None:
+    config = CONFIG + '[pace]\npolicy = "adaptive"\nstaleness_bound = 3\nunseen_latency_s = 24.0\n'
+    source = paces.source_of(Run.open(write_run(tmp_path / "run", by_hand().lines, config)))
+    assert vars(paces.pacer_of(source, ["pace.bound=7"])) == vars(
+        Adaptive(3, 7, unseen_latency_s=24.0)
+    )
+    other = paces.pacer_of(source, ["pace.policy=adaptive", "pace.bound=7"])
+    assert vars(other) == vars(Adaptive(3, 7, unseen_latency_s=180.0))
+    with pytest.raises(ConfigError, match="unknown key"):
+        paces.pacer_of(source, ["pace.buffer_size=7"])
+
+
+def test_short_names_stand_for_a_protocols_own(tmp_path: Path) -> None:
+    config = 'protocol = "pisces"\n[clients]\ncount = 4\nconcurrency = 3\n'
+    source = paces.source_of(Run.open(write_run(tmp_path / "run", by_hand().lines, config)))
+    assert vars(paces.pacer_of(source, ["pace.mode=elapsed", "pace.bound=7"])) == vars(
+        Adaptive(3, 7, mode="elapsed")
+    )
+
+
+def test_values_are_combined() -> None:
+    assert paces.variants([]) == [()]
+    assert paces.variants(["pace.a=1,2", "pace.b=x"]) == [
+        ("pace.a=1", "pace.b=x"),
+        ("pace.a=2", "pace.b=x"),
+    ]
+    assert paces.variants(["pace.a='1,2'"]) == [("pace.a='1,2'",)]
+    with pytest.raises(ConfigError, match="at most 20 paces at once, not 100"):
+        paces.variants([f"pace.{key}=" + ",".join(map(str, range(10))) for key in "ab"])
+
+
+def test_a_pace_that_would_be_refused_is_replayed_and_said_to_be(run: Run) -> None:
+    replayed = replay(run, ["pace.policy=adaptive", "pace.mode=strict"])
+    assert "would be refused: a strict pace needs clients.deadline_s" in replayed.caveats[0]
+
+
+# --- damaged logs ---------------------------------------------------------------------------------
+
+
+def damaged(tmp_path: Path, lines: list[dict[str, object]]) -> Path:
+    return write_run(tmp_path / "damaged", lines, CONFIG)
+
+
+def test_a_last_line_cut_short_is_left_out(run: Run) -> None:
+    path = run.path / "events.jsonl"
+    path.write_bytes(path.read_bytes()[:-300])
+    assert replay(run).check.is_same
+
+
+def test_a_line_that_is_none_is_refused(run: Run) -> None:
+    path = run.path / "events.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'{"kind":"arrived"', b'{"kind":arrived', 1))
+    with pytest.raises(RunError, match="line 8: not an event"):
+        replay(run)
+
+
+def test_time_that_runs_backwards_is_refused(tmp_path: Path) -> None:
+    lines = by_hand().lines
+    lines[7] = {**lines[7], "at": 99.0}
+    with pytest.raises(RunError, match="time runs backwards in the log, from 99 s to 10 s"):
+        replay(damaged(tmp_path, lines))
+
+
+@pytest.mark.parametrize(("client", "why"), [(1, "runs already"), (3_000_000, "never joined")])
+def test_a_start_that_cannot_be_is_refused(tmp_path: Path, client: int, why: str) -> None:
+    lines = by_hand().lines
+    lines[6] = {**lines[6], "client": client}
+    with pytest.raises(RunError, match=f"task 2 is started on client {client}, which {why}"):
+        replay(damaged(tmp_path, lines))
+
+
+def test_a_log_in_which_nobody_was_started_has_nothing_to_replay(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="nobody was started in it yet"):
+        replay(damaged(tmp_path, []))
+
+
+def test_lines_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
+    lines = [line for made in by_hand().lines for line in (made, {"kind": "weather", "at": 0.0})]
+    assert replay(damaged(tmp_path, lines)).check.is_same
+
+
+def test_a_client_that_says_what_the_server_would_is_believed_nothing(tmp_path: Path) -> None:
+    script = Script().join(0.0, 0, 1).start(0.0, 0, 0, 0).start(0.0, 1, 1, 0)
+    script.say("failed", 2.0, task=0, client=0, reason="the run stopped").start(2.0, 2, 0, 0)
+    script.arrive(5.0, 1).arrive(6.0, 2).aggregate(6.0, 1, [1, 2], [0, 0]).stop(9.0)
+    check = replay(damaged(tmp_path, script.lines)).check
+    assert (check.is_same, check.num_same) == (True, 1)
+
+
+def test_numbers_that_are_not_known_are_none() -> None:
+    script = Script().join(0.0, 0).start(0.0, 0, 0, 0).stop(9.0)
+    recorded, _, _ = walked(script.lines, Buffered(1, 1))
+    figures = recorded.figures(None)
+    assert figures.interval_median_s is figures.staleness_max is figures.wait_mean_s is None
+    assert not math.isnan(figures.num_aggregations)
