@@ -166,8 +166,10 @@ def test_time_spent_in_pieces() -> None:
 def test_intervals(tmp_path: Path) -> None:
     figure = intervals(ledger_of(tmp_path))
     assert figure.columns == {
-        **{"version": [1, 2], "at": [4.0, 6.0]},
-        **{"interval_s": [4.0, 2.0], "limit_s": [2.0, 2.0]},
+        "version": [1, 2],
+        "at": [4.0, 6.0],
+        "interval_s": [4.0, 2.0],
+        "limit_s": [2.0, 2.0],
     }
     assert [trace["name"] for trace in figure.data] == ["interval", "the pacer's limit"]
     plain = [{k: v for k, v in own.items() if k != "pace"} for own in HAND]
@@ -252,7 +254,7 @@ def test_names_out_of_logs_are_never_markup(tmp_path: Path) -> None:
 
 
 def runs_of(tmp_path: Path) -> list[Ledger]:
-    """Times to 0.5 are 10 and 20 with pisces, 30 with fedbuff, whose second run never gets there."""
+    """Times to 0.5: 10 and 20 with pisces, 30 with fedbuff, whose second run never gets there."""
     ledgers = []
     for protocol, seed, reached in (
         *(("pisces", 1, 10.0), ("pisces", 2, 20.0)),
@@ -262,7 +264,9 @@ def runs_of(tmp_path: Path) -> list[Ledger]:
         if reached is not None:
             lines.append(line("evaluated", reached, version=1, accuracy=0.6))
         lines.append(line("stopped", 100.0, reason="time"))
-        folder = write(tmp_path / f"{protocol}-{seed}", lines, f'protocol="{protocol}"\nseed={seed}')
+        folder = write(
+            tmp_path / f"{protocol}-{seed}", lines, f'protocol="{protocol}"\nseed={seed}'
+        )
         ledgers.append(Ledger(folder))
         ledgers[-1].read()
     return ledgers

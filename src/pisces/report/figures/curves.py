@@ -8,6 +8,7 @@ from pisces.report.facts import Floats
 from pisces.report.figures.figure import (
     BLUE,
     ORANGE,
+    Columns,
     Figure,
     Trace,
     across,
@@ -45,7 +46,7 @@ def curve(ledger: Ledger, metric: str | None = None, target: float | None = None
         words,
         [_line(times, values, metric), *_mark(reached, target)],
         _layout(metric, values, target),
-        {"at": numbers(times), metric: numbers(values)},
+        Columns(**{"at": times, metric: values}),
     )
 
 

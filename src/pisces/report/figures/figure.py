@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -37,6 +37,28 @@ class Figure:
     data: Sequence[Trace]
     layout: Mapping[str, Any]
     columns: Mapping[str, Sequence[Cell]]
+
+
+class Columns(Mapping[str, Sequence[Cell]]):
+    """Columns as numpy has them, made plain when somebody wants them: a page never does.
+
+    Of whole numbers, those below zero are not known.
+    """
+
+    def __init__(self, **columns: NDArray[Any]) -> None:
+        self._columns = columns
+
+    def __getitem__(self, name: str) -> Sequence[Cell]:
+        column = self._columns[name]
+        if column.dtype.kind == "i":
+            return [None if value < 0 else value for value in column.tolist()]
+        return numbers(column)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
 
 def nothing(name: str, title: str, words: str) -> Figure:

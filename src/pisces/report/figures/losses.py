@@ -13,6 +13,7 @@ from pisces.report.figures.figure import (
     BLUE,
     GREEN,
     ORANGE,
+    Columns,
     Figure,
     Ints,
     Trace,
@@ -115,18 +116,17 @@ def _layout(ledger: Ledger, told: Ints) -> dict[str, Any]:
     return layout
 
 
-def _columns(ledger: Ledger, told: Ints) -> dict[str, list[Any]]:
+def _columns(ledger: Ledger, told: Ints) -> Columns:
     tasks, ids = ledger.notes.tasks, ledger.notes.clients["client"]
-    credits_left = tasks["credits"][told].tolist()
-    return {
-        "task": numbers(tasks["task"][told]),
-        "client": numbers(ids[tasks["client"][told]]),
-        "version": numbers(tasks["version"][told]),
-        "arrived_at": numbers(tasks["ended_at"][told]),
-        "loss": numbers(tasks["loss"][told]),
-        "is_outlier": [int(value) for value in tasks["is_outlier"][told].tolist()],
-        "credits_left": [None if value < 0 else value for value in credits_left],
-    }
+    return Columns(
+        task=tasks["task"][told],
+        client=ids[tasks["client"][told]],
+        version=tasks["version"][told],
+        arrived_at=tasks["ended_at"][told],
+        loss=tasks["loss"][told],
+        is_outlier=tasks["is_outlier"][told].astype(np.int64),
+        credits_left=tasks["credits"][told],
+    )
 
 
 def _words(

@@ -12,6 +12,7 @@ from pisces.report.figures.figure import (
     GREY,
     ORANGE,
     Cell,
+    Columns,
     Figure,
     Ints,
     Trace,
@@ -50,12 +51,7 @@ def intervals(ledger: Ledger) -> Figure:
     if not np.isnan(limits).all():
         kept = thinned(limits)
         traces.append(_steps(at[kept], limits[kept]))
-    columns = {
-        "version": numbers(versions),
-        "at": numbers(at),
-        "interval_s": numbers(apart),
-        "limit_s": numbers(limits),
-    }
+    columns = Columns(version=versions, at=at, interval_s=apart, limit_s=limits)
     layout = layout_of(name, "time (s)", "time since the version before (s)")
     layout["xaxis"]["rangemode"] = layout["yaxis"]["rangemode"] = "tozero"
     return Figure(name, title, _interval_words(apart, limits), traces, layout, columns)

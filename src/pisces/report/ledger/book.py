@@ -22,7 +22,7 @@ from pisces.report.ledger.follow import Follower
 from pisces.report.ledger.names import Names
 from pisces.report.ledger.notes import Notes
 
-LINES_AT_ONCE = 500  # parsed in one call, which costs half of what as many calls do
+LINES_AT_ONCE = 200  # parsed in one call, which costs half of what as many calls do
 SEEN_KEPT, SEEN_APART_S = 60, 1.0  # moments remembered, to tell how fast a run goes
 
 

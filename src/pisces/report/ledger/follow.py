@@ -14,7 +14,10 @@ from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 18  # read at once, so that a short slice of time is one
 LONGEST_LINE = 1 << 26
-REMEMBERED_BYTES, REMEMBERED_LINES = 512, 8  # what stands before the place we are at, to know it again
+REMEMBERED_BYTES, REMEMBERED_LINES = (
+    512,
+    8,
+)  # what stands before the place we are at, to know it again
 
 
 @dataclass(frozen=True, slots=True)

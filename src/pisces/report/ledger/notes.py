@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 
 from pisces.record.lines import Line
+from pisces.record.summary import AT_THE_END, metrics_of
 from pisces.record.summary import CALLED_OFF as WORDS_OF_CALLING_OFF
-from pisces.record.summary import metrics_of
 from pisces.report.ledger import tables as t
 from pisces.report.ledger.picks import Picks
 
@@ -27,6 +27,7 @@ class Notes:
         self.version = 0
         self.counts: Counter[str] = Counter()
         self.num_called_off = 0
+        self.num_under_way = 0  # of these, when the run stopped
         self.num_running = self.num_waiting = 0
         self.staleness: Counter[int] = Counter()
         self.reasons: list[str] = []
@@ -176,6 +177,7 @@ class Notes:
         reason = line["reason"]
         is_called_off = reason.startswith(WORDS_OF_CALLING_OFF)
         self.num_called_off += is_called_off
+        self.num_under_way += reason.startswith(AT_THE_END)
         row = self._task_of(line)
         if row is None:
             return

@@ -77,18 +77,20 @@ class Picks:
         first = table.add(len(clients))
         if scores is None or len(scores) != len(clients) or not width:
             scores = [()] * len(clients)
+        scored, row_of = notes.clients, notes.client_row
         for row, (client, terms) in enumerate(zip(clients, scores, strict=True), start=first):
-            place = notes.client_row(client)
+            table.client[row] = place = row_of(client)
             table.decision[row] = decision
-            table.client[row] = place
-            table.is_picked[row] = is_picked
-            notes.clients.scored[place] = row
+            if is_picked:
+                table.is_picked[row] = True
+            scored.scored[place] = row
             if len(terms) != width or not width:
                 continue
             table.first[row] = cell = values.add(width)
-            for number, value in enumerate(terms, start=cell):
+            for value in terms:
                 if value is not None:
-                    values.value[number] = value
+                    values.value[cell] = value
+                cell += 1
             if terms[-1] is not None:
                 known.append(terms[-1])
         return known

@@ -37,6 +37,7 @@ def counted(ledger: Ledger) -> dict[str, Any]:
         "num_dropped": counts["dropped"],
         "num_failed": counts["failed"] - notes.num_called_off,
         "num_called_off": notes.num_called_off,
+        "num_under_way": notes.num_under_way,
         "num_left": counts["left"],
         "max_staleness": max(notes.staleness, default=None),
         "mean_staleness": total / num if num else None,
