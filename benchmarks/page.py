@@ -299,7 +299,9 @@ def measured(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
         time.sleep(5.0)
         share = (cpu_s(pid) - before) / (time.monotonic() - began)
         yield {"table": "idle", "cpu_share_nobody_looking": share}
-        yield from cost(browser, folder / "cost", 1 if args.quick else 3, 40 if args.quick else 400)
+        yield from cost(
+            browser, folder / "cost", 1 if args.quick else 3, 40 if args.quick else 2000
+        )
         browser.close()
 
 

@@ -41,6 +41,8 @@ class Server:
         began = time.monotonic()
         self.process.send_signal(how)
         code = self.process.wait(timeout=20)
+        if self.process.stdout is not None and how == signal.SIGKILL:
+            self.process.stdout.close()
         return code, time.monotonic() - began
 
 
@@ -71,6 +73,8 @@ def serving(folder: Path | None, *options: str, cwd: Path | None = None) -> Iter
     finally:
         server.process.kill()
         server.process.wait()
+        if server.process.stdout is not None:
+            server.process.stdout.close()
 
 
 @dataclass
