@@ -36,6 +36,7 @@ from pisces.cli import (
     run,
     runs,
     serve,
+    watch,
 )
 from pisces.cli.console import stderr
 from pisces.errors import PiscesError
@@ -54,6 +55,7 @@ app.command("resume")(resume.resume)
 app.command("serve")(serve.serve)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("watch")(watch.watch)
 app.command("replay")(replay.replay)
 app.command("runs")(runs.runs)
 app.command("reproduce")(reproduce.reproduce)

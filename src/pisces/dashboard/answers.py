@@ -1,0 +1,300 @@
+"""What the page is told: one function per question.
+
+An answer has a revision, and is worked out only for those who do not know that one yet. Everything
+is counted, sorted and cut here: no more than a page full leaves, however long the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeAlias
+
+from pisces.dashboard.asking import Asked, BadQuestion
+from pisces.dashboard.index import Index, Watched
+from pisces.dashboard.places import hidden
+from pisces.errors import PiscesError
+from pisces.report import figures
+from pisces.report.figures import Figure
+from pisces.report.ledger import (
+    STATUSES,
+    ClientRow,
+    Ledger,
+    client_rows,
+    client_story,
+    overview,
+)
+
+MAX_PAGE = 200  # rows at once
+MAX_COMPARED = 40  # runs
+MAX_CLIENT = 2**31
+ANY = 10**9
+NUM_TASKS = 50
+STATES = ("running", "silent", "interrupted", "finished", "empty")
+ROW = (
+    *("name", "protocol", "seed", "state", "reason", "clock", "at", "version", "metric", "value"),
+    *("best", "target", "time_to_target_s", "num_clients", "num_updates", "share_done", "left_s"),
+)
+ORDERS = ("changed_at", "id", *ROW)
+CLIENT_ORDERS = frozenset(field.name for field in fields(ClientRow)) - {"terms"}
+
+
+class NoSuchRun(Exception):  # noqa: N818
+    """No run of that name was found in the folder watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`make` works it out; `revision` is another whenever it would come out differently."""
+
+    revision: str
+    make: Callable[[], Mapping[str, Any]]
+
+
+# --- the list -------------------------------------------------------------------------------------
+
+
+def runs(index: Index, asked: Asked) -> Answer:
+    """A page of the list of runs."""
+    order = asked.choice("order", ORDERS, "changed_at")
+    state = asked.choice("state", ("", *STATES), "")
+    is_descending, find = asked.flag("descending"), asked.text("find").casefold()
+    first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", 50, 1, MAX_PAGE)
+
+    def make() -> dict[str, Any]:
+        rows = [_row(watched) for watched in index.runs()]
+        fitting = [row for row in rows if _fits(row, find, state)]
+        known = [row for row in fitting if row[order] is not None]
+        known.sort(key=lambda row: row["id"])  # what is equal stays where it was
+        known.sort(key=lambda row: _key(row[order]), reverse=is_descending)
+        ordered = known + [row for row in fitting if row[order] is None]
+        return {
+            "folder": index.root.name or str(index.root),
+            "has_looked": index.has_looked,
+            "is_cut": index.is_cut,
+            "total": len(rows),
+            "found": len(fitting),
+            "first": first,
+            "states": {s: sum(row["state"] == s for row in rows) for s in STATES},
+            "rows": ordered[first : first + num],
+        }
+
+    return Answer(index.revision, make)
+
+
+def _row(watched: Watched) -> dict[str, Any]:
+    seen = watched.seen
+    return {
+        "id": watched.place.id,
+        "changed_at": watched.place.changed_at,
+        "share_read": watched.share_read,
+        "problem": watched.problem,
+        **{name: getattr(seen, name, None) for name in ROW},
+    }
+
+
+def _fits(row: Mapping[str, Any], find: str, state: str) -> bool:
+    words = f"{row['id']} {row['name'] or ''}".casefold()
+    return find in words and state in ("", row["state"])
+
+
+def _key(value: Any) -> tuple[bool, Any]:
+    return isinstance(value, str), value
+
+
+# --- one run --------------------------------------------------------------------------------------
+
+
+def glance(index: Index, asked: Asked) -> Answer:
+    """One run at a glance, and how far its log was read."""
+    watched, ledger = _run(index, asked)
+    seen = overview(ledger)
+    minutes = None if seen.silent_s is None else int(seen.silent_s // 60)
+    state = f"{seen.state}.{minutes}.{ledger.share_read:.3f}.{watched.place.problem is None}"
+
+    def make() -> dict[str, Any]:
+        problem = watched.place.problem or seen.problem or watched.problem
+        return {
+            **asdict(seen),
+            "id": watched.place.id,
+            "problem": None if problem is None else hidden(problem, index.root),
+            "share_read": ledger.share_read,
+            "is_whole": ledger.is_whole,
+            "metric_names": list(ledger.metrics),
+        }
+
+    return Answer(f"{_revision(index, ledger)}.{state}", make)
+
+
+def clients(index: Index, asked: Asked) -> Answer:
+    """A page of the table of clients."""
+    _, ledger = _run(index, asked)
+    status = asked.choice("status", ("", *STATUSES), "") or None
+    order, find = asked.choice("order", CLIENT_ORDERS, "client"), asked.text("find")
+    first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", 50, 1, MAX_PAGE)
+    is_descending = asked.flag("descending")
+
+    def make() -> dict[str, Any]:
+        found = client_rows(
+            ledger,
+            order=order,
+            descending=is_descending,
+            find=find,
+            status=status,
+            first=first,
+            num=num,
+        )
+        return asdict(found)
+
+    return Answer(_revision(index, ledger), make)
+
+
+def client(index: Index, asked: Asked) -> Answer:
+    """One client's story."""
+    _, ledger = _run(index, asked)
+    number = asked.whole("client", -1, 0, MAX_CLIENT)
+    first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", NUM_TASKS, 1, MAX_PAGE)
+    return Answer(
+        _revision(index, ledger), lambda: asdict(client_story(ledger, number, first, num))
+    )
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def figure(index: Index, asked: Asked) -> Answer:
+    """One figure of one run."""
+    _, ledger = _run(index, asked)
+    name = asked.choice("name", FIGURES, "curve")
+    make = FIGURES[name](ledger, asked)
+    return Answer(_revision(index, ledger), lambda: drawn(make()))
+
+
+def _curve(ledger: Ledger, asked: Asked) -> Callable[[], Figure]:
+    metric = asked.text("metric") or None
+    if metric is not None and metric not in ledger.metrics:
+        raise BadQuestion("metric: this run has none of that name so far")
+    return lambda: figures.curve(ledger, metric)
+
+
+def _timeline(ledger: Ledger, asked: Asked) -> Callable[[], Figure]:
+    colour = asked.choice("colour", ("staleness", "outcome"), "staleness")
+    since, until = asked.number("from"), asked.number("until")
+    first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", 40, 1, MAX_PAGE)
+    return lambda: figures.timeline(
+        ledger,
+        colour="outcome" if colour == "outcome" else "staleness",
+        since=since,
+        until=until,
+        first=first,
+        num=num,
+    )
+
+
+Drawer: TypeAlias = Callable[[Ledger, Asked], Callable[[], Figure]]
+FIGURES: dict[str, Drawer] = {
+    "curve": _curve,
+    "timeline": _timeline,
+    "intervals": lambda ledger, _: lambda: figures.intervals(ledger),
+    "contributors": lambda ledger, _: lambda: figures.contributors(ledger),
+    "staleness": lambda ledger, _: lambda: figures.staleness(ledger),
+    "losses": lambda ledger, _: lambda: figures.losses(ledger),
+}
+
+
+def drawn(figure: Figure) -> dict[str, Any]:
+    """What the page needs of a figure; the columns behind it stay here."""
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "words": figure.words,
+        "data": figure.data,
+        "layout": figure.layout,
+    }
+
+
+# --- several runs ---------------------------------------------------------------------------------
+
+
+def comparison(index: Index, asked: Asked) -> Answer:
+    """Several runs side by side: curves, times, speed-ups and costs."""
+    names = list(dict.fromkeys(asked.texts("run", MAX_COMPARED)))
+    if not names:
+        raise BadQuestion("run: name at least one")
+    found = [_found(index, name) for name in names]
+    ledgers = [index.ledger(watched) for watched in found]
+    target, metric = asked.number("target"), asked.text("metric") or None
+    revision = ".".join(str(ledger.revision) for ledger in ledgers)
+
+    def make() -> dict[str, Any]:
+        makers = (figures.compare_curves, figures.compare_times, figures.compare_speedups)
+        return {
+            "runs": [
+                {"id": watched.place.id, "name": ledger.run.name, "share_read": ledger.share_read}
+                for watched, ledger in zip(found, ledgers, strict=True)
+            ],
+            "figures": [_drawn_or_why(index, make, ledgers, target, metric) for make in makers],
+            "costs": [
+                {**row, "run": watched.place.id}
+                for watched, row in zip(found, figures.costs(ledgers), strict=True)
+            ],
+        }
+
+    return Answer(f"{index.epoch}.{revision}", make)
+
+
+def _drawn_or_why(
+    index: Index,
+    make: Callable[..., Figure],
+    ledgers: list[Ledger],
+    target: float | None,
+    metric: str | None,
+) -> dict[str, Any]:
+    """A figure, or in its place why there is none: the others can be seen all the same."""
+    try:
+        return drawn(make(ledgers, target, metric))
+    except PiscesError as error:
+        name = make.__name__
+        return {
+            "name": name,
+            "title": "",
+            "words": hidden(str(error), index.root),
+            "data": [],
+            "layout": {},
+        }
+
+
+# --- which run ------------------------------------------------------------------------------------
+
+
+def _run(index: Index, asked: Asked) -> tuple[Watched, Ledger]:
+    watched = _found(index, asked.text("run"))
+    return watched, index.ledger(watched)
+
+
+def _found(index: Index, name: str) -> Watched:
+    watched = index.find(name)
+    if watched is None:
+        raise NoSuchRun
+    if watched.place.problem is not None:
+        raise PiscesError(watched.place.problem)
+    return watched
+
+
+def _revision(index: Index, ledger: Ledger) -> str:
+    return f"{index.epoch}.{id(ledger):x}.{ledger.revision}"
+
+
+Answerer: TypeAlias = Callable[[Index, Asked], Answer]
+_PAGE = {"order", "descending", "find", "first", "num"}
+ANSWERS: dict[str, tuple[Answerer, set[str]]] = {  # and what may be asked along
+    "runs": (runs, {*_PAGE, "state"}),
+    "overview": (glance, {"run"}),
+    "clients": (clients, {*_PAGE, "run", "status"}),
+    "client": (client, {"run", "client", "first", "num"}),
+    "figure": (
+        figure,
+        {"run", "name", "metric", "colour", "from", "until", "first", "num"},
+    ),
+    "compare": (comparison, {"run", "target", "metric"}),
+}

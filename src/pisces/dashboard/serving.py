@@ -1,0 +1,135 @@
+"""Serving the page until somebody has seen enough."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from pisces.dashboard.app import app
+from pisces.dashboard.extra import needed
+from pisces.dashboard.guard import LOOPBACK, TOKEN, Guard
+from pisces.dashboard.index import Index
+from pisces.errors import ConfigError, RunError
+
+with needed():
+    import uvicorn
+
+MIN_TOKEN = 16  # characters of a token that somebody chose
+MAX_OPEN = 200  # requests at once
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the page is, and what whoever opens it must know."""
+
+    host: str
+    port: int
+    token: str | None
+
+    @property
+    def link(self) -> str:
+        """What to open; with the token, if there is one."""
+        link = f"http://{_named(self.host)}:{self.port}/"
+        return link if self.token is None else f"{link}?{TOKEN}={quote(self.token)}"
+
+    @property
+    def is_near(self) -> bool:
+        """Can it be reached from this machine only?"""
+        return is_loopback(self.host)
+
+
+def watch(
+    folder: Path,
+    tell: Callable[[Address], None],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+) -> None:
+    """Serve the page over the runs in `folder` until Ctrl-C; `tell` hears where it is."""
+    token = _token(host, token)
+    listening = _listen(host, port)
+    address = Address(host, listening.getsockname()[1], token)
+    index = Index(folder.resolve())
+    guarded = Guard(
+        app(index, pack_files=not address.is_near),
+        LOOPBACK | {_named(host)} if address.is_near else None,
+        token,
+        f"pisces-watch-{address.port}",
+    )
+    index.start()
+    try:
+        tell(address)
+        _server(guarded).run(sockets=[listening])
+    finally:
+        index.stop()
+        listening.close()
+
+
+def is_loopback(host: str) -> bool:
+    """Is that a name of this machine that others cannot reach?"""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _server(guarded: Guard) -> uvicorn.Server:
+    config = uvicorn.Config(
+        guarded,
+        log_config=None,
+        access_log=False,  # it would hold the token
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        limit_concurrency=MAX_OPEN,
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(config)
+
+
+def _token(host: str, token: str | None) -> str | None:
+    if token is None:
+        return None if is_loopback(host) else secrets.token_urlsafe(24)
+    if len(token) < MIN_TOKEN or not all(c.isascii() and (c.isalnum() or c in "-_") for c in token):
+        raise ConfigError(
+            f"--token: at least {MIN_TOKEN} letters, digits, - or _ (it has {len(token)} "
+            "characters): leave it out, and one is made"
+        )
+    return token
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind)
+    except OSError as error:
+        raise ConfigError(f"--host {host}: {error.strerror or error}; name another") from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(where)
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        hint = (
+            "leave --port out, and a free one is chosen"
+            if error.errno == errno.EADDRINUSE
+            else ("choose another --host or --port")
+        )
+        raise RunError(f"cannot listen on {host}, port {port}: {error.strerror}; {hint}") from error
+    return listening
+
+
+def _named(host: str) -> str:
+    """The host as a link has it; who listens everywhere is found by the machine's name."""
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,94 @@
+// One client: what it did, and why it was picked or not.
+
+import { el, fill, say } from "./elements.js";
+import { ask } from "./net.js";
+import { statusBadge, Tiles } from "./parts.js";
+import { runLink } from "./runs.js";
+import { Table } from "./table.js";
+import { duration, number, UNKNOWN } from "./words.js";
+
+export function clientTab({ run, client, wake }) {
+  const title = el("h2", {}, `Client ${client}`);
+  const status = el("span", {});
+  const tiles = new Tiles(true);
+  const why = el("p", { class: "note" });
+  const asked = { first: 0, num: 20 };
+  const decisions = new Table({ label: "Decisions", asked, changed: wake, columns: DECISIONS });
+  const tasks = new Table({ label: "Tasks", asked, changed: wake, columns: TASKS });
+  let seen = null;
+
+  async function update() {
+    const story = await ask("client", { run, client, ...asked });
+    if (story === seen) return;
+    seen = story;
+    const { facts } = story;
+    say(title, facts.name ? `Client ${client}: ${facts.name}` : `Client ${client}`);
+    fill(status, statusBadge(facts.status));
+    tiles.show(known(story));
+    say(why, story.note ?? "");
+    why.hidden = !story.note;
+    const { first } = story;
+    decisions.element.hidden = story.num_decisions === 0;
+    decisions.show({ rows: story.decisions, found: story.num_decisions, first }, "None so far.");
+    tasks.show({ rows: story.tasks, found: story.num_tasks, first }, "It has not been started yet.");
+  }
+
+  const element = el("div", { class: "stack" },
+    el("div", { class: "head" }, el("p", { class: "path" }, el("a", { href: runLink(run, "clients") }, "All clients")),
+      el("div", { class: "line" }, title, status)),
+    tiles.element,
+    el("section", { "aria-label": "Why it was picked or not" }, el("h2", {}, "Why it was picked, or not"),
+      el("p", { class: "words" }, "Newest first: each decision, and the terms of its score then."), why, decisions.element),
+    el("section", { "aria-label": "Its tasks" }, el("h2", {}, "Its tasks"), tasks.element));
+  return { element, update };
+}
+
+function known({ facts, joined_at: joined, distrusted_at: distrusted }) {
+  return [
+    ["Size", number(facts.num_examples), "examples"],
+    ["Latency", duration(facts.latency_s), "of its last task"],
+    ["Last loss", number(facts.loss), facts.version === null ? "" : `from version ${number(facts.version)}`],
+    ["Score", number(facts.score), terms(facts.terms)],
+    ["Picks", number(facts.picks), `${number(facts.updates)} updates, ${number(facts.failures)} failures`],
+    ["Credits", number(facts.credits), distrusted === null ? "" : `distrusted at ${duration(distrusted)}`],
+    ["Joined", joined === null ? UNKNOWN : duration(joined), "after the run began"],
+  ];
+}
+
+function terms(values) {
+  return Object.entries(values).filter(([name]) => name !== "score").map(([name, value]) => `${name} ${number(value)}`).join(", ");
+}
+
+function termCell(row) {
+  const parts = Object.entries(row.terms ?? {});
+  if (!parts.length) return UNKNOWN;
+  return el("span", { class: "terms" }, parts.map(([name, value]) => el("span", {}, `${name} `, el("b", {}, number(value)))));
+}
+
+const FATES = { picked: "good", distrusted: "bad", gone: "warn" };
+const DECISIONS = [
+  { key: "at", label: "At", num: true, fixed: true, cell: (row) => duration(row.at) },
+  { key: "fate", label: "Fate", fixed: true, cell: (row) => el("span", { class: `badge ${FATES[row.fate] ?? ""}` }, row.fate) },
+  { key: "why", label: "Why", fixed: true, class: "wide", cell: (row) => row.why },
+  { key: "terms", label: "Terms of its score", fixed: true, class: "wide", cell: termCell },
+  { key: "lowest", label: "Lowest picked", num: true, fixed: true },
+  { key: "version", label: "Version", num: true, fixed: true },
+  { key: "slots", label: "Seats", num: true, fixed: true },
+  { key: "num_free", label: "Free clients", num: true, fixed: true },
+];
+
+const OUTCOMES = { aggregated: "good", running: "live", waiting: "live", failed: "bad", dropped: "warn", left: "warn" };
+const TASKS = [
+  { key: "task", label: "Task", num: true, fixed: true },
+  { key: "outcome", label: "Outcome", fixed: true, cell: (row) => [
+    el("span", { class: `badge ${OUTCOMES[row.outcome] ?? ""}` }, row.outcome), row.reason ? el("span", { class: "sub" }, row.reason) : null,
+    row.is_outlier ? el("span", { class: "sub" }, `outlier: ${number(row.credits)} credits left`) : null] },
+  { key: "started_at", label: "Started", num: true, fixed: true, cell: (row) => duration(row.started_at) },
+  { key: "took", label: "Took", num: true, fixed: true, cell: (row) => row.ended_at === null ? UNKNOWN : duration(row.ended_at - row.started_at) },
+  { key: "version", label: "From version", num: true, fixed: true },
+  { key: "into_version", label: "Into version", num: true, fixed: true },
+  { key: "staleness", label: "Staleness", num: true, fixed: true },
+  { key: "weight", label: "Weight", num: true, fixed: true },
+  { key: "loss", label: "Loss", num: true, fixed: true },
+  { key: "loss_left", label: "Loss left", title: "Over its last local epoch", num: true, fixed: true },
+];

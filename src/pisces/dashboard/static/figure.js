@@ -1,0 +1,141 @@
+// Figures: drawn by the charts' own script, in the colours of the page, with their words beside them.
+
+import { el, say } from "./elements.js";
+
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
+const CONFIG = { displayModeBar: false, responsive: true, displaylogo: false, showTips: false };
+const NARROW = 500; // pixels
+const shown = new Set();
+
+const charts = new Promise((resolve, reject) => {
+  const script = document.getElementById("charts");
+  const ready = () => {
+    window.Plotly.setPlotConfig({ logging: 0 }); // it warns of every bar coloured by a number
+    resolve(window.Plotly);
+  };
+  if (window.Plotly) ready();
+  script.addEventListener("load", ready);
+  script.addEventListener("error", () => reject(new Error("the charts could not be loaded")));
+});
+charts.catch(() => {}); // said where a figure would be
+
+/** One figure, drawn again whenever it is shown something else. */
+export class Picture {
+  constructor({ controls = null, onZoom = null } = {}) {
+    this.title = el("h2");
+    this.words = el("p", { class: "words" });
+    this.plot = el("div", { class: "plot", role: "img" });
+    this.element = el("figure", { class: "card" },
+      el("figcaption", {}, el("div", { class: "card-head" }, this.title), this.words), controls, this.plot);
+    this.onZoom = onZoom;
+    this.figure = null;
+    this.span = null;
+    this.isDrawn = false;
+    shown.add(this);
+  }
+
+  /** Show a figure; `span` is what part of the horizontal axis to show, if not all. */
+  async show(figure, span = null) {
+    if (figure === this.figure && String(span) === String(this.span)) return;
+    this.figure = figure;
+    this.span = span;
+    say(this.title, figure.title);
+    say(this.words, figure.words);
+    this.plot.setAttribute("aria-label", `${figure.title}. ${figure.words}`);
+    this.plot.hidden = figure.data.length === 0;
+    if (figure.data.length) await this.draw();
+  }
+
+  async draw() {
+    if (!this.figure?.data.length) return;
+    let plotly;
+    try {
+      plotly = await charts;
+    } catch (error) {
+      say(this.words, `${this.figure.words} (${error.message}: load the page again.)`);
+      return;
+    }
+    const { data, layout } = drawable(this.figure, this.span, this.plot.clientWidth);
+    this.plot.classList.toggle("has-height", Boolean(layout.height));
+    if (this.figure && this.plot.isConnected) await plotly.react(this.plot, data, layout, CONFIG);
+    if (!this.isDrawn && this.plot.on) {
+      this.isDrawn = true;
+      this.plot.on("plotly_relayout", (change) => this.zoomed(change));
+    }
+  }
+
+  zoomed(change) {
+    if (!this.onZoom) return;
+    const range = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+    if (change["xaxis.autorange"]) this.onZoom(null);
+    else if (range[0] !== undefined && range[1] !== undefined) this.onZoom(range.map(Number));
+  }
+
+  close() {
+    shown.delete(this);
+    if (this.isDrawn && window.Plotly) window.Plotly.purge(this.plot);
+  }
+}
+
+/** Draw all figures again: the colours of the page have changed. */
+export function redraw() {
+  for (const picture of shown) picture.draw();
+}
+
+// The charts take a little markup. Names out of logs come escaped; whatever else there may be, no
+// tag goes through but these, none of which leads anywhere.
+const TAG = /<(?!\/?(?:br|b|i|sub|sup|extra)>)/g;
+
+function harmless(value) {
+  if (typeof value === "string") return value.replace(TAG, "&lt;");
+  if (Array.isArray(value)) return value.map(harmless);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, harmless(part)]));
+}
+
+function drawable(figure, span, width) {
+  const copy = harmless({ data: figure.data, layout: figure.layout });
+  const layout = copy.layout;
+  layout.template = template();
+  layout.uirevision = span ? String(span) : "all";
+  layout.autosize = true;
+  layout.margin = { l: 8, r: 8, t: 8, b: 8 }; // axes make room for what they say
+  delete layout.title;
+  if (width < NARROW) copy.data.forEach(layScaleBelow);
+  if (span) layout.xaxis = { ...layout.xaxis, range: span, autorange: false };
+  return copy;
+}
+
+/** Beside a narrow figure there is no room for the scale of its colours. */
+function layScaleBelow(trace) {
+  for (const holder of [trace, trace.marker]) {
+    if (!holder?.colorbar) continue;
+    const text = String(holder.colorbar.title?.text ?? "").replace("<br>", " ");
+    holder.colorbar = { ...holder.colorbar, title: { text, side: "top" }, orientation: "h", thickness: 8,
+      x: 0.5, xanchor: "center", len: 0.9, yref: "container", y: 0, yanchor: "bottom" };
+  }
+}
+
+/** The page's colours and type as the charts take them. */
+function template() {
+  const [ink, soft, grid, card, line] = ["--ink", "--soft", "--grid", "--card", "--line"].map(colour);
+  const axis = { gridcolor: grid, zerolinecolor: grid, linecolor: line, tickcolor: line, automargin: true,
+    title: { font: { color: soft, size: 12 }, standoff: 8 }, tickfont: { color: soft, size: 11 } };
+  return { layout: {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: FONT, size: 12, color: ink },
+    xaxis: axis, yaxis: axis,
+    hoverlabel: { bgcolor: card, bordercolor: line, font: { color: ink, family: FONT, size: 12 } },
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: soft, size: 12 } },
+    transition: { duration: 0 },
+  } };
+}
+
+function colour(name) {
+  const probe = el("span", { hidden: true });
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}

@@ -1,0 +1,85 @@
+// A run at a glance: how good, how far, who works.
+
+import { el, fill } from "./elements.js";
+import { Picture } from "./figure.js";
+import { ask } from "./net.js";
+import { choice, Tiles } from "./parts.js";
+import { duration, metric as told, number, percent, UNKNOWN } from "./words.js";
+
+export function overviewTab({ run, wake }) {
+  const tiles = new Tiles();
+  const counts = new Tiles(true);
+  const note = el("p", { class: "note", hidden: true });
+  const controls = el("div", { class: "controls", hidden: true });
+  const picture = new Picture({ controls });
+  let metric = null;
+  let offered = "";
+
+  function offer(names, current) {
+    if (offered === names.join("\n")) return;
+    offered = names.join("\n");
+    controls.hidden = names.length < 2;
+    fill(controls, choice("Metric", names.map((name) => [name, name]), metric ?? current, (name) => { metric = name; wake(); }));
+  }
+
+  async function update(glance) {
+    tiles.show(main(glance));
+    counts.show(clients(glance));
+    note.hidden = glance.has_decisions || glance.state === "empty";
+    note.textContent = "The log of this run does not say why clients were picked: it is of an older version, or record.decisions was off.";
+    offer(glance.metric_names, glance.metric ?? "");
+    await picture.show(await ask("figure", { run, name: "curve", metric }));
+  }
+
+  return {
+    element: el("div", { class: "stack" }, tiles.element, picture.element, counts.element, note),
+    update, close: () => picture.close(),
+  };
+}
+
+function main(g) {
+  const name = g.metric ?? "metric";
+  const clock = g.clock === "virtual" ? "virtual time" : "since it began";
+  return [
+    [`${name.charAt(0).toUpperCase()}${name.slice(1)} now`, told(g.value), g.best === null ? "not evaluated yet" : `best ${told(g.best)}`],
+    ["Target", told(g.target), target(g)],
+    ["Time", duration(g.at), clock],
+    ["Time left", g.state === "running" ? duration(g.left_s) : UNKNOWN, left(g)],
+    ["Versions", number(g.version), `${number(g.num_aggregated)} updates in them`],
+    ["Throughput", g.updates_per_s === null ? UNKNOWN : `${number(g.updates_per_s)} /s`, throughput(g)],
+    ["Staleness now", number(g.staleness_now), staleness(g)],
+  ];
+}
+
+function target(g) {
+  if (g.target === null) return "none was set";
+  return g.time_to_target_s === null ? "not met yet" : `met after ${duration(g.time_to_target_s)}`;
+}
+
+function left(g) {
+  if (g.state !== "running") return g.state === "finished" ? "it is over" : "it does not run";
+  return g.share_done === null ? "no limit is set" : `${percent(g.share_done)} done`;
+}
+
+function throughput(g) {
+  const own = g.clock === "virtual" ? "updates, virtual time" : "updates";
+  return g.updates_per_wall_s === null || g.clock === "wall" ? own : `${own}; ${number(g.updates_per_wall_s)} /s by the wall`;
+}
+
+function staleness(g) {
+  const most = g.staleness_max === null ? "" : `mean ${number(g.staleness_mean)}, largest ${g.staleness_max}`;
+  const bound = g.staleness_bound === null ? "no bound" : `bound ${number(g.staleness_bound)}`;
+  return most ? `${most}, ${bound}` : bound;
+}
+
+function clients(g) {
+  return [
+    ["Clients", number(g.num_clients), g.num_gone ? `${number(g.num_gone)} gone` : "all there"],
+    ["Running", number(g.num_running), g.concurrency === null ? "" : `of ${number(g.concurrency)} at once`],
+    ["Idle", number(g.num_idle), "free to be picked"],
+    ["Buffered", number(g.num_buffered), "updates that wait"],
+    ["Failed", number(g.num_failed), `${number(g.num_dropped)} dropped, ${number(g.num_called_off)} called off`],
+    ["Distrusted", number(g.num_distrusted), `${number(g.num_outliers)} outliers`],
+    ["Updates", number(g.num_updates), `of ${number(g.num_started)} tasks`],
+  ];
+}

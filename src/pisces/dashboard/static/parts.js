@@ -1,0 +1,72 @@
+// Small parts that several pages have: badges, tiles, bars, and what stands where there is nothing.
+
+import { el, say } from "./elements.js";
+import { percent, state, statusClass } from "./words.js";
+
+/** A state in its colour. */
+export function badge(name, more = "") {
+  const [kind, word] = state(name);
+  return el("span", { class: `badge ${kind}` }, more ? `${word}: ${more}` : word);
+}
+
+/** A client's status in its colour. */
+export function statusBadge(name) {
+  return el("span", { class: `badge ${statusClass(name)}` }, name);
+}
+
+/** A bar with words. */
+export function bar(share, words, label) {
+  return el("div", { class: "progress" },
+    el("progress", { max: 1, value: share ?? 0, "aria-label": label }), words ? el("span", {}, words) : null);
+}
+
+/** Numbers with their names: made once, then only their texts change. */
+export class Tiles {
+  constructor(small = false) {
+    this.element = el("dl", { class: small ? "tiles small" : "tiles" });
+    this.tiles = new Map();
+  }
+
+  /** `values`: rows of name, number, and what else there is to say. */
+  show(values) {
+    const names = values.map(([name]) => name);
+    if (names.join("\n") !== [...this.tiles.keys()].join("\n")) this.make(names);
+    for (const [name, value, more] of values) {
+      const { big, small } = this.tiles.get(name);
+      say(big, value);
+      say(small, more ?? "");
+    }
+  }
+
+  make(names) {
+    this.tiles.clear();
+    this.element.replaceChildren(...names.map((name) => {
+      const big = el("span", { class: "big" });
+      const small = el("span", { class: "more" });
+      this.tiles.set(name, { big, small });
+      return el("div", { class: "tile" }, el("dt", {}, name), el("dd", {}, big, small));
+    }));
+  }
+}
+
+/** Where there is nothing to see: why, and what to do. */
+export function nothing(what, ...todo) {
+  return el("div", { class: "empty" }, el("p", {}, el("strong", {}, what)), todo.map((line) => el("p", {}, line)));
+}
+
+export function code(text) {
+  return el("code", {}, text);
+}
+
+/** How far a log was read, while it is not all. */
+export function reading(share) {
+  return bar(share, `Reading the log: ${percent(share)}`, "Share of the log that was read");
+}
+
+/** A choice among a few, with its label. */
+export function choice(label, options, value, chosen) {
+  const select = el("select", { on: { change: (event) => chosen(event.target.value) } },
+    options.map(([name, words]) => el("option", { value: name }, words)));
+  select.value = value;
+  return el("label", {}, label, select);
+}

@@ -1,0 +1,79 @@
+// One run: its head, and one of its pages below.
+
+import { el, fill, say } from "./elements.js";
+import { ask } from "./net.js";
+import { badge, bar, reading } from "./parts.js";
+import { duration, percent, reason } from "./words.js";
+import { aggregationsTab, outliersTab } from "./pace.js";
+import { clientTab } from "./client.js";
+import { clientsTab } from "./clients.js";
+import { overviewTab } from "./overview.js";
+import { runLink } from "./runs.js";
+
+const TABS = { overview: "Overview", clients: "Clients", aggregations: "Aggregations", outliers: "Outliers" };
+const MAKE = { overview: overviewTab, clients: clientsTab, aggregations: aggregationsTab, outliers: outliersTab };
+
+export function runPage({ run, tab, client, wake }) {
+  const title = el("h1", {}, run);
+  const path = el("p", { class: "path" });
+  const states = el("span", {});
+  const progress = el("div", {});
+  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const tabs = el("nav", { class: "tabs", "aria-label": "Pages of this run" },
+    Object.entries(TABS).map(([name, label]) => el("a", { href: runLink(run, name), "data-tab": name }, label)));
+  const body = el("div", {});
+  const element = el("div", {},
+    el("div", { class: "head" }, path, el("div", { class: "line" }, title, states), progress, problem), tabs, body);
+  let below = null;
+  let seen = null;
+
+  function open(name, number) {
+    below?.close?.();
+    const make = number !== undefined && name === "clients" ? clientTab : (MAKE[name] ?? overviewTab);
+    below = make({ run, client: number, wake });
+    fill(body, below.element);
+    for (const link of tabs.children) {
+      if (link.dataset.tab === name) link.setAttribute("aria-current", number === undefined ? "page" : "true");
+      else link.removeAttribute("aria-current");
+    }
+  }
+
+  async function update() {
+    const glance = await ask("overview", { run });
+    if (glance !== seen) showHead(glance);
+    seen = glance;
+    this.title = glance.name;
+    await below.update(glance);
+  }
+
+  function showHead(glance) {
+    say(title, glance.name);
+    fill(path, el("a", { href: "#/" }, "Runs"), ` / ${run === "." ? "this run" : run}`);
+    fill(states, badge(glance.state, stateWords(glance)));
+    fill(progress, glance.is_whole || glance.problem ? progressBar(glance) : reading(glance.share_read));
+    problem.hidden = !glance.problem;
+    say(problem, glance.problem ? `The log cannot be read any further; what was read before is shown. ${glance.problem}` : "");
+  }
+
+  open(tab, client);
+  return {
+    element, update, title: run,
+    stays: (what, other) => what === "run" && other === run,
+    turnTo: (hash) => {
+      const [, , , name = "overview", number] = hash.split("?")[0].split("/");
+      open(name, number);
+    },
+    close: () => below?.close?.(),
+  };
+}
+
+function stateWords({ state, reason: why, silent_s: silent }) {
+  if (state === "silent") return `nobody has written for ${duration(silent)}; pisces resume goes on with it`;
+  return state === "finished" || state === "interrupted" ? reason(why) : "";
+}
+
+function progressBar({ state, share_done: share, left_s: left, limit }) {
+  if (state !== "running" || share === null) return null;
+  const rest = left === null ? "" : `, about ${duration(left)} left`;
+  return bar(share, `${percent(share)} of its ${limit ?? "limit"}${rest}`, "Share of the run that is done");
+}

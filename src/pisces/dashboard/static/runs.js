@@ -1,0 +1,102 @@
+// The list of runs.
+
+import { el, fill, say } from "./elements.js";
+import { ask } from "./net.js";
+import { badge, bar, code, nothing, reading } from "./parts.js";
+import { Table } from "./table.js";
+import { ago, duration, metric, number, percent, reason } from "./words.js";
+
+const asked = { order: "changed_at", descending: "1", first: 0 };
+const chosen = new Set();
+
+export function runLink(run, tab = "") {
+  return `#/run/${encodeURIComponent(run)}${tab ? `/${tab}` : ""}`;
+}
+
+export function runsPage({ wake }) {
+  const title = el("h1", {}, "Runs");
+  const words = el("p", { class: "words" });
+  const blank = el("div", { hidden: true });
+  const compare = el("a", { class: "button main push", href: "#/compare" });
+  const table = new Table({
+    label: "Runs", asked, changed: wake, columns: columns(showChosen),
+    search: "Find a run", extra: [compare],
+    filter: { key: "state", label: "State", options: ["running", "silent", "interrupted", "finished", "empty"] },
+  });
+  const element = el("div", {}, el("div", { class: "head" }, title, words), blank, table.element);
+
+  function showChosen() {
+    compare.setAttribute("href", `#/compare?${new URLSearchParams([...chosen].map((run) => ["run", run]))}`);
+    say(compare, chosen.size ? `Compare ${chosen.size} ${chosen.size === 1 ? "run" : "runs"}` : "Compare runs");
+  }
+
+  async function update() {
+    const answer = await ask("runs", asked);
+    this.title = answer.folder;
+    say(words, sentence(answer));
+    table.element.hidden = answer.total === 0;
+    blank.hidden = answer.total > 0;
+    if (!blank.hidden) fill(blank, emptiness(answer));
+    table.show(answer, "No run fits: change the words or the state.");
+  }
+
+  showChosen();
+  return { element, update, title: "Runs" };
+}
+
+function sentence({ folder, total, states, is_cut: isCut, has_looked: hasLooked }) {
+  if (!hasLooked) return `Looking for runs in ${folder} …`;
+  if (!total) return "";
+  const parts = Object.entries(states).filter(([, num]) => num).map(([name, num]) => `${num} ${name}`);
+  const cut = isCut ? " There are more than can be shown: watch a folder further down." : "";
+  return `In ${folder}: ${number(total)} ${total === 1 ? "run" : "runs"}${parts.length ? ` (${parts.join(", ")})` : ""}.${cut}`;
+}
+
+function emptiness({ folder, has_looked: hasLooked }) {
+  if (!hasLooked) return el("p", { class: "empty" }, "Looking …");
+  return nothing(`No runs in ${folder} yet.`,
+    el("span", {}, "Start one in another terminal, it appears here by itself: ", code("pisces demo"), " or ", code("pisces run"), "."),
+    el("span", {}, "If your runs are elsewhere: ", code("pisces watch FOLDER"), "."));
+}
+
+function columns(choose) {
+  return [
+    { key: "id", label: "Run", class: "name", cell: runCell },
+    { key: "state", label: "State", cell: (row) => badge(row.state, row.problem ? "log damaged" : "") },
+    { key: "share_done", label: "Progress", cell: progress },
+    { key: "value", label: "Value", title: "The metric of the run, as last evaluated", num: true, cell: (row) => [metric(row.value), el("span", { class: "sub" }, row.metric ?? "")] },
+    { key: "best", label: "Best", num: true, cell: (row) => metric(row.best) },
+    { key: "time_to_target_s", label: "To target", title: "When the target was first met, in the run's own time", num: true, cell: toTarget },
+    { key: "version", label: "Versions", num: true },
+    { key: "num_updates", label: "Updates", num: true },
+    { key: "num_clients", label: "Clients", num: true },
+    { key: "changed_at", label: "Last line", num: true, cell: (row) => ago(row.changed_at) },
+    { key: "compare", label: "Compare", fixed: true, cell: (row) => box(row.id, choose) },
+  ];
+}
+
+function runCell(row) {
+  const name = row.name && row.name !== row.id ? el("span", { class: "sub" }, row.name) : null;
+  return [el("a", { href: runLink(row.id), "data-key": row.id }, row.id === "." ? (row.name ?? "this run") : row.id), name];
+}
+
+function progress(row) {
+  if (row.share_read < 1 && !row.problem) return reading(row.share_read);
+  if (row.state === "finished") return reason(row.reason);
+  const left = row.state === "running" && row.left_s !== null ? `, ${duration(row.left_s)} left` : "";
+  return bar(row.share_done, `${percent(row.share_done)}${left}`, "Share of the run that is done");
+}
+
+function toTarget(row) {
+  if (row.target === null || row.target === undefined) return "–";
+  return row.time_to_target_s === null ? "not yet" : duration(row.time_to_target_s);
+}
+
+function box(run, choose) {
+  const change = (event) => {
+    if (event.target.checked) chosen.add(run);
+    else chosen.delete(run);
+    choose();
+  };
+  return el("input", { type: "checkbox", checked: chosen.has(run), "aria-label": `Compare ${run}`, "data-key": `box ${run}`, on: { change } });
+}

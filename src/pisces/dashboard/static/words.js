@@ -1,0 +1,80 @@
+// Numbers, times and states as people read them. What is not known is a dash.
+
+export const UNKNOWN = "–";
+
+/** A number with about four digits. */
+export function number(value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  if (typeof value !== "number") return String(value);
+  const size = Math.abs(value);
+  if (Number.isInteger(value)) return value.toLocaleString("en-US").replaceAll(",", "\u202f");
+  if (size >= 1000) return Math.round(value).toLocaleString("en-US").replaceAll(",", "\u202f");
+  if (size !== 0 && size < 0.001) return value.toExponential(1);
+  return value.toFixed(size >= 100 ? 1 : size >= 1 ? 2 : 3);
+}
+
+/** A metric: three digits behind the point, or as many as it needs. */
+export function metric(value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  return Math.abs(value) < 10 && Math.abs(value) >= 0.001 ? value.toFixed(3) : number(value);
+}
+
+/** So many seconds: `41 s`, `12 min 4 s`, `3 h 20 min`, `2 d 4 h`. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return UNKNOWN;
+  if (seconds < 1) return `${number(seconds)} s`;
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  const whole = Math.round(seconds);
+  const steps = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
+  const [large, largeName, small, smallName] = steps.find(([size]) => whole >= size);
+  const rest = Math.floor((whole % large) / small);
+  const main = `${Math.floor(whole / large)} ${largeName}`;
+  return rest ? `${main} ${rest} ${smallName}` : main;
+}
+
+/** So many bytes: `19.5 kB`, `1.20 GB`. */
+export function bytes(value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  const step = Math.min(4, Math.floor(Math.log10(Math.max(1, value)) / 3));
+  return step ? `${(value / 1000 ** step).toPrecision(3)} ${["", "kB", "MB", "GB", "TB"][step]}` : `${value} B`;
+}
+
+export function percent(share) {
+  if (share === null || share === undefined) return UNKNOWN;
+  return `${Math.floor(100 * Math.min(1, Math.max(0, share)))} %`;
+}
+
+/** How long ago an instant of the wall was. */
+export function ago(at) {
+  const seconds = Math.max(0, Date.now() / 1000 - at);
+  return seconds < 5 ? "just now" : `${duration(seconds).split(" ").slice(0, 2).join(" ")} ago`;
+}
+
+const STATES = {
+  running: ["live", "running"],
+  finished: ["good", "finished"],
+  interrupted: ["warn", "interrupted"],
+  silent: ["warn", "silent"],
+  empty: ["", "about to begin"],
+};
+
+/** A state's colour and word. */
+export function state(name) {
+  return STATES[name] ?? ["", name ?? "not read yet"];
+}
+
+const REASONS = {
+  target: "target reached", time: "time is up", versions: "all its versions", updates: "all its updates",
+  patience: "no better for long",
+};
+
+/** Why a run is over. */
+export function reason(name) {
+  return REASONS[name] ?? name ?? "";
+}
+
+const STATUSES = { running: "live", waiting: "good", idle: "", new: "", gone: "warn", distrusted: "bad" };
+
+export function statusClass(name) {
+  return STATUSES[name] ?? "";
+}

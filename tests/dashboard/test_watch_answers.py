@@ -1,0 +1,365 @@
+"""What the page is told, and what it may ask."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from watching_pages import LINK, MARKUP, Reply, ask, make_run, read_all, some_lines
+
+pytest.importorskip("starlette")
+pytest.importorskip("plotly")
+
+from pisces.dashboard import answers
+from pisces.dashboard.app import app
+from pisces.dashboard.index import Index
+
+
+class Page:
+    """A page over a folder of runs, as far as they were read."""
+
+    def __init__(self, root: Path) -> None:
+        self.index = read_all(Index(root.resolve()))
+        self.app = app(self.index)
+
+    def ask(self, question: str, **query: Any) -> Reply:
+        return ask(self.app, f"/api/{question}", query)
+
+    def told(self, question: str, **query: Any) -> Any:
+        reply = self.ask(question, **query)
+        assert reply.status == 200, reply.body
+        return reply.json
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("watched") / "runs"
+    for protocol in ("pisces", "fedbuff"):
+        for seed in (1, 2):
+            lines = some_lines(protocol, seed)
+            make_run(root / "demo" / f"{protocol}-seed{seed}", lines, protocol=protocol, seed=seed)
+    make_run(root / "going", some_lines()[:-20])
+    return root
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Page:
+    return Page(folder)
+
+
+RUN = "demo/pisces-seed1"
+
+
+def test_the_list_has_every_run(page: Page) -> None:
+    told = page.told("runs", order="id")
+    assert [row["id"] for row in told["rows"]] == [
+        *("demo/fedbuff-seed1", "demo/fedbuff-seed2", "demo/pisces-seed1", "demo/pisces-seed2"),
+        "going",
+    ]
+    assert told["folder"] == "runs"
+    assert (told["total"], told["found"]) == (5, 5)
+    assert told["states"]["finished"] == 4
+
+
+def test_the_list_is_sorted_filtered_and_cut(page: Page) -> None:
+    told = page.told("runs", order="seed", descending="1", find="FEDBUFF", num="1", first="1")
+    assert [row["id"] for row in told["rows"]] == ["demo/fedbuff-seed1"]
+    assert told["found"] == 2
+    assert page.told("runs", state="finished")["found"] == 4
+
+
+def test_what_is_known_already_is_not_sent_again(page: Page) -> None:
+    for question, query in (
+        ("runs", {}),
+        ("overview", {"run": RUN}),
+        ("clients", {"run": RUN}),
+        ("client", {"run": RUN, "client": "1"}),
+        ("figure", {"run": RUN, "name": "curve"}),
+        ("compare", {"run": [RUN, "going"]}),
+    ):
+        revision = page.told(question, **query)["revision"]
+        again = page.ask(question, **query, since=revision)
+        assert (again.status, again.body) == (204, b""), question
+        assert page.ask(question, **query, since="of another server").status == 200
+
+
+def test_one_run_at_a_glance(page: Page) -> None:
+    told = page.told("overview", run=RUN)
+    assert told["name"] == "pisces (seed 1)"
+    assert told["state"] == "finished"
+    assert told["is_whole"]
+    assert told["num_clients"] == 8
+    assert told["metric"] in told["metric_names"]
+
+
+def test_clients_in_order(page: Page) -> None:
+    told = page.told("clients", run=RUN, order="picks", descending="1", num="3")
+    picks = [row["picks"] for row in told["rows"]]
+    assert picks == sorted(picks, reverse=True)
+    assert len(picks) == 3
+    assert told["total"] == 8
+
+
+def test_one_client_with_its_reasons(page: Page) -> None:
+    told = page.told("client", run=RUN, client="3", num="5")
+    assert told["facts"]["client"] == 3
+    assert len(told["tasks"]) <= 5
+    assert all(decision["why"] for decision in told["decisions"])
+    assert told["num_decisions"] > 0
+
+
+@pytest.mark.parametrize("name", sorted(answers.FIGURES))
+def test_figures_come_with_their_words(page: Page, name: str) -> None:
+    told = page.told("figure", run=RUN, name=name)
+    assert told["words"]
+    assert told.keys() == {"revision", "name", "title", "words", "data", "layout"}
+
+
+def test_a_part_of_the_timeline(page: Page) -> None:
+    query = {"run": RUN, "name": "timeline", "from": "10", "until": "20", "colour": "outcome"}
+    assert page.told("figure", **query)["data"] != page.told("figure", run=RUN)["data"]
+
+
+def test_runs_are_compared(page: Page) -> None:
+    runs = [f"demo/{protocol}-seed{seed}" for protocol in ("pisces", "fedbuff") for seed in (1, 2)]
+    told = page.told("compare", run=runs, target="0.3")
+    assert [row["id"] for row in told["runs"]] == runs
+    assert len(told["figures"]) == 3
+    assert [row["run"] for row in told["costs"]] == runs
+
+
+def test_large_answers_are_packed_for_those_who_take_it(page: Page) -> None:
+    query = {"run": RUN, "client": "3", "num": "200"}
+    plain = ask(page.app, "/api/client", query)
+    packed = ask(page.app, "/api/client", query, headers=[("accept-encoding", "gzip, br")])
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.json == plain.json
+    assert len(packed.body) < len(plain.body) / 2
+
+
+def test_who_asks_the_same_gets_what_was_worked_out(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = page.ask("figure", run=RUN, name="losses")
+    monkeypatch.setitem(answers.FIGURES, "losses", lambda *_: lambda: pytest.fail("again"))
+    assert page.ask("figure", run=RUN, name="losses").body == first.body
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        *("..", "../runs/going", "demo/../going", "/etc", "going/", "./going", "demo", "", "\0"),
+        *("demo%2fpisces-seed1", "C:\\", "demo\\pisces-seed1", "GOING", "x" * 900),
+    ],
+)
+@pytest.mark.parametrize("question", ["overview", "figure", "compare"])
+def test_a_run_is_known_by_its_name_only(page: Page, question: str, run: str) -> None:
+    reply = page.ask(question, run=run)
+    assert reply.status in (400, 404)
+    assert "/" not in reply.json["problem"]
+
+
+@pytest.mark.parametrize(
+    ("question", "query"),
+    [
+        ("runs", {"num": "0"}),
+        ("runs", {"num": "201"}),
+        ("runs", {"first": "-1"}),
+        ("runs", {"first": "9" * 30}),
+        ("runs", {"first": "1e3"}),
+        ("runs", {"first": "٣"}),
+        ("runs", {"order": "__class__"}),
+        ("runs", {"order": MARKUP}),
+        ("runs", {"state": "any"}),
+        ("runs", {"descending": "yes"}),
+        ("runs", {"find": "x" * 1001}),
+        ("runs", {"find": ["a", "b"]}),
+        ("runs", {"else": "1"}),
+        ("clients", {"run": RUN, "order": "terms"}),
+        ("clients", {"run": RUN, "status": "odd"}),
+        ("client", {"run": RUN}),
+        ("client", {"run": RUN, "client": "-1"}),
+        ("client", {"run": RUN, "client": str(2**40)}),
+        ("figure", {"run": RUN, "name": "__init__"}),
+        ("figure", {"run": RUN, "name": "curve", "metric": "no such"}),
+        ("figure", {"run": RUN, "name": "timeline", "colour": "red"}),
+        ("figure", {"run": RUN, "name": "timeline", "from": "nan"}),
+        ("figure", {"run": RUN, "name": "timeline", "until": "inf"}),
+        ("figure", {"run": RUN, "name": "timeline", "num": "100000"}),
+        ("compare", {}),
+        ("compare", {"run": [RUN] * 41}),
+        ("compare", {"run": RUN, "target": "high"}),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused(page: Page, question: str, query: Any) -> None:
+    reply = page.ask(question, **query)
+    assert reply.status == 400, reply.body
+    assert reply.json["problem"]
+
+
+def test_queries_have_an_end(page: Page) -> None:
+    assert ask(page.app, "/api/runs", "find=" + "x" * 20_000).status == 400
+    assert ask(page.app, "/api/compare", "run=a&" * 300).status == 400
+    assert ask(page.app, "/api/runs", "find=%ff").status == 400
+
+
+def test_a_client_that_never_came_is_said_in_words(page: Page) -> None:
+    reply = page.ask("client", run=RUN, client="4711")
+    assert reply.status == 422
+    assert "4711" in reply.json["problem"]
+
+
+@pytest.mark.parametrize("path", ["/api/", "/api/none", "/api/runs/x", "/static/../app.py", "/x"])
+def test_nothing_else_is_there(page: Page, path: str) -> None:
+    assert ask(page.app, path).status == 404
+
+
+def test_a_bug_shows_nothing_of_itself(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError("in /home/somebody/secret.py")
+
+    monkeypatch.setitem(answers.FIGURES, "staleness", broken)
+    reply = page.ask("figure", run=RUN, name="staleness")
+    assert reply.status == 500
+    assert b"somebody" not in reply.body
+    assert b"Traceback" not in reply.body
+
+
+# --- folders that are not as they should be -------------------------------------------------------
+
+
+def test_before_there_is_a_run(tmp_path: Path) -> None:
+    told = Page(tmp_path / "runs").told("runs")
+    assert (told["total"], told["has_looked"], told["rows"]) == (0, True, [])
+
+
+def test_a_damaged_log_shows_what_there_is_and_the_problem(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs" / "hurt", some_lines())
+    text = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "events.jsonl").write_bytes(b"".join([*text[:60], b"\x00\xff{]\n", *text[60:]]))
+    page = Page(tmp_path / "runs")
+    told = page.told("overview", run="hurt")
+    assert "line 61" in told["problem"]
+    assert str(tmp_path) not in told["problem"]
+    assert told["num_lines"] == 60
+    assert page.told("figure", run="hurt", name="timeline")["data"]
+    (row,) = page.told("runs")["rows"]
+    assert row["problem"] == told["problem"]
+
+
+def test_a_config_that_cannot_be_read_hides_where_it_is(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs" / "odd", some_lines())
+    (run / "config.toml").write_text("= = =\n")
+    page = Page(tmp_path / "runs")
+    assert page.told("runs")["total"] == 1
+    for question in ("overview", "figure", "clients", "compare"):
+        assert str(tmp_path).encode() not in page.ask(question, run="odd").body
+
+
+def test_a_run_with_a_link_that_leads_out_is_not_read(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs" / "run", some_lines())
+    (tmp_path / "secret").write_text('protocol = "secret"\n')
+    (run / "config.toml").unlink()
+    (run / "config.toml").symlink_to(tmp_path / "secret")
+    page = Page(tmp_path / "runs")
+    (row,) = page.told("runs")["rows"]
+    assert "leads out" in row["problem"]
+    for question in ("overview", "figure", "clients", "compare"):
+        reply = page.ask(question, run="run")
+        assert reply.status == 422
+        assert b"secret" not in reply.body
+
+
+def test_a_run_that_is_removed_is_said_to_be_gone(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs" / "run", some_lines())
+    page = Page(tmp_path / "runs")
+    page.told("overview", run="run")
+    shutil.rmtree(run)
+    page.index._scan_at = 0.0
+    read_all(page.index)
+    reply = page.ask("overview", run="run")
+    assert reply.status == 404
+    assert "removed or renamed" in reply.json["problem"]
+
+
+def test_markup_in_names_travels_as_text(tmp_path: Path) -> None:
+    lines = [dict(line) for line in some_lines()]
+    for line in lines:
+        if line["kind"] == "evaluated":
+            line[MARKUP] = 0.5
+        if line["kind"] in ("failed", "dropped"):
+            line["reason"] = LINK
+    run = make_run(tmp_path / "runs" / MARKUP.replace("/", ""), lines, protocol=MARKUP)
+    names = [{"client": number, "name": f"{LINK} {number}"} for number in range(8)]
+    (run / "clients.jsonl").write_text("".join(json.dumps(line) + "\n" for line in names))
+    page = Page(tmp_path / "runs")
+    for question, query in (
+        ("runs", {}),
+        ("overview", {"run": run.name}),
+        ("clients", {"run": run.name}),
+        ("figure", {"run": run.name, "metric": MARKUP}),
+        ("figure", {"run": run.name, "name": "timeline"}),
+        ("compare", {"run": run.name}),
+    ):
+        reply = page.ask(question, **query)
+        assert reply.headers["content-type"] == "application/json"
+        for text in _strings(reply.json.get("data", []) + reply.json.get("figures", [])):
+            assert "<img" not in text or question == "compare", text
+            assert "<a " not in text, text
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for part in parts for text in _strings(part)]
+
+
+# --- the files of the page ------------------------------------------------------------------------
+
+
+def test_the_page_and_its_files_are_served(page: Page) -> None:
+    html = ask(page.app, "/").body.decode()
+    for part in html.split('"'):
+        if part.startswith("/static/"):
+            assert ask(page.app, part).status == 200, part
+    assert "<script>" not in html
+    assert " style=" not in html
+    assert " on" not in html.split("<body>")[1].replace(" on ", "").replace(" one", "")
+
+
+def test_a_file_that_is_known_is_not_sent_again(page: Page) -> None:
+    first = ask(page.app, "/static/plotly.min.js")
+    again = ask(
+        page.app, "/static/plotly.min.js", headers=[("if-none-match", first.headers["etag"])]
+    )
+    assert (again.status, again.body) == (304, b"")
+    assert b"plotly.js" in first.body[:200]
+
+
+def test_files_go_packed_to_those_who_are_far_away(page: Page) -> None:
+    far = app(page.index, pack_files=True)
+    reply = ask(far, "/static/plotly.min.js", headers=[("accept-encoding", "gzip")])
+    assert reply.headers["content-encoding"] == "gzip"
+    assert len(reply.body) < 2_500_000
+
+
+def test_no_script_of_ours_makes_markup(page: Page) -> None:
+    static = Path(answers.__file__).parent / "static"
+    for path in static.glob("*.js"):
+        text = path.read_text()
+        for forbidden in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+        ):
+            assert forbidden not in text, path.name

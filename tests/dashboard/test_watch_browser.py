@@ -1,0 +1,400 @@
+"""The live page in a real browser; its pictures are kept (`PISCES_SHOTS`) to be looked at."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from browsers import Server, Tab, browser, serving, shots_folder, start_server
+from watching_pages import LINK, MARKUP, make_run, some_lines
+
+from pisces.record.lines import Line, encode
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+pytest.importorskip("plotly")
+
+RUN = "demo/pisces-seed1"
+SMALL = """
+[clients]
+count = 12
+concurrency = 4
+[data]
+size = 12
+[model]
+hidden = [8]
+[train]
+device = "cpu"
+[latency]
+min_s = 2
+max_s = 20
+[stop]
+time_s = 60
+"""
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Any]:
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("watched") / "runs"
+    for protocol in ("pisces", "fedbuff"):
+        for seed in (1, 2):
+            lines = some_lines(protocol, seed, num=60)
+            make_run(root / "demo" / f"{protocol}-seed{seed}", lines, protocol=protocol, seed=seed)
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, opened: Any) -> Iterator[Server]:
+    with serving(folder) as running:
+        yield running
+
+
+OpenTab = Callable[..., Tab]
+
+
+@pytest.fixture
+def open_tab(opened: Any, tmp_path: Path) -> Iterator[OpenTab]:
+    """Opens pages, and at the end sees that nothing went wrong in them."""
+    tabs: list[Tab] = []
+
+    def open_(link: str, *, width: int = 1440, theme: str = "light") -> Tab:
+        context = opened.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+        )
+        context.set_default_timeout(15_000)
+        tab = Tab(context.new_page(), shots_folder(tmp_path))
+        tabs.append(tab)
+        tab.page.goto(link)
+        return tab
+
+    yield open_
+    for tab in tabs:
+        tab.check()
+        tab.page.context.close()
+
+
+def of(server: Server, run: str, tab: str = "") -> str:
+    return f"{server.link}#/run/{quote(run, safe='')}/{tab}"
+
+
+def tile(tab: Tab, name: str) -> str:
+    """The number under that name."""
+    found = tab.page.locator(".tile", has=tab.page.get_by_text(name, exact=True))
+    return str(found.locator(".big").inner_text())
+
+
+def drawn(tab: Tab, num: int = 1) -> None:
+    """Wait until so many figures are drawn."""
+    tab.until("([num]) => document.querySelectorAll('.plot .main-svg').length >= num", num)
+
+
+class Writer:
+    """Writes a log a few lines at a time, as a run would."""
+
+    def __init__(self, run: Path, lines: list[Line]) -> None:
+        self._path, self._lines = run / "events.jsonl", lines
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        with self._path.open("ab") as file:
+            for first in range(0, len(self._lines), 6):
+                if self._ending.wait(0.1):
+                    return
+                file.write(b"".join(map(encode, self._lines[first : first + 6])))
+                file.flush()
+
+
+def test_the_numbers_of_a_live_run_move(folder: Path, server: Server, open_tab: OpenTab) -> None:
+    lines = some_lines(num=60)
+    run = make_run(folder / "live", lines[:100])
+    tab = open_tab(server.link)
+    tab.page.get_by_role("link", name="live").click()
+    drawn(tab)
+    before = int(tile(tab, "Versions"))
+    tab.shot("live-begins")
+    with Writer(run, lines[100:-1]):
+        tab.until(
+            "([before]) => Number([...document.querySelectorAll('.tile')]"
+            ".find((tile) => tile.innerText.startsWith('Versions'))"
+            ".querySelector('.big').innerText) > before + 2",
+            before,
+        )
+    tab.shot("live-goes-on")
+    # A resume cuts the log to where the run goes on from.
+    with (run / "events.jsonl").open("r+b") as file:
+        file.truncate(sum(len(encode(line)) for line in lines[:50]))
+    tab.until(
+        "([before]) => Number([...document.querySelectorAll('.tile')]"
+        ".find((tile) => tile.innerText.startsWith('Versions'))"
+        ".querySelector('.big').innerText) < before",
+        before,
+    )
+    with (run / "events.jsonl").open("ab") as file:
+        file.write(b"".join(map(encode, lines[50:])))
+    tab.page.locator(".badge", has_text="finished").first.wait_for()
+    tab.shot("live-is-over")
+
+
+def test_a_run_that_is_not_there_yet_appears(tmp_path: Path, open_tab: OpenTab) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    with serving(None, cwd=tmp_path) as server:
+        tab = open_tab(server.link)
+        tab.page.get_by_text("No runs in runs yet.").wait_for()
+        tab.shot("empty")
+        command = [sys.executable, "-m", "pisces.cli.main", "run", "small.toml", "-q"]
+        made = subprocess.Popen([*command, "--out", "runs/first"], cwd=tmp_path)
+        try:
+            tab.page.get_by_role("link", name="first").click(timeout=40_000)
+            tab.page.locator(".badge", has_text="finished").wait_for(timeout=40_000)
+            assert made.wait(timeout=20) == 0
+        finally:
+            made.kill()
+        drawn(tab)
+        tab.shot("real-run")
+
+
+def test_a_run_that_is_replaced_is_shown_again(tmp_path: Path, open_tab: OpenTab) -> None:
+    with serving(tmp_path) as server:
+        tab = open_tab(of(server, "later"))
+        tab.page.get_by_text("no such run in the folder", exact=False).wait_for()
+        tab.shot("not-there-yet")
+        make_run(tmp_path / "later", some_lines())
+        drawn(tab)
+    missing = "the server responded with a status of 404"
+    tab.wrongs[:] = [wrong for wrong in tab.wrongs if missing not in wrong]
+
+
+def test_the_table_is_sorted_filtered_and_turned(server: Server, open_tab: OpenTab) -> None:
+    tab = open_tab(of(server, RUN, "clients"))
+    head = tab.page.get_by_role("columnheader", name="Picks")
+    rows = tab.page.locator("tbody tr")
+    rows.nth(5).wait_for()
+    head.get_by_role("button").press("Enter")  # by keyboard
+    tab.until(
+        "() => document.querySelector('th[aria-sort=descending]')?.innerText.startsWith('Picks')"
+    )
+    tab.until(PICKS_DESCEND)
+    assert tab.page.evaluate("document.activeElement.innerText").startswith("Picks")
+    head.get_by_role("button").click()
+    tab.until("() => document.querySelector('th[aria-sort=ascending]')")
+    tab.page.get_by_role("button", name="Next").last.click()
+    tab.page.get_by_text("26 to 50 of 60").wait_for()
+    tab.page.get_by_label("Find a client").fill("59")
+    tab.until("() => document.querySelectorAll('tbody tr').length === 1")
+    tab.page.get_by_label("Find a client").fill("nobody")
+    tab.page.get_by_text("No client fits").wait_for()
+
+
+PICKS_DESCEND = """() => {
+    const heads = [...document.querySelectorAll('th')];
+    const at = heads.findIndex((th) => th.innerText.startsWith('Picks'));
+    const rows = [...document.querySelectorAll('tbody tr')];
+    const picks = rows.map((row) => Number(row.children[at].innerText));
+    return picks.length > 5 && picks[0] > picks.at(-1)
+        && picks.every((value, i) => i === 0 || value <= picks[i - 1]);
+}"""
+
+
+def span(tab: Tab) -> list[float]:
+    found = tab.page.evaluate("document.querySelector('.plot').layout.xaxis.range")
+    return [float(value) for value in found]
+
+
+def test_the_timeline_is_zoomed(server: Server, open_tab: OpenTab) -> None:
+    tab = open_tab(of(server, RUN, "clients"))
+    drawn(tab)
+    whole = span(tab)
+    box = tab.page.locator(".nsewdrag").first.bounding_box()
+    y = box["y"] + box["height"] / 2
+    with tab.page.expect_response(re.compile("name=timeline.*from=")) as asked:
+        tab.page.mouse.move(box["x"] + 0.3 * box["width"], y)
+        tab.page.mouse.down()
+        tab.page.mouse.move(box["x"] + 0.6 * box["width"], y, steps=5)
+        tab.page.mouse.up()
+    assert asked.value.status == 200
+    tab.until("() => !document.querySelector('[aria-label=\"Show all the time\"]').disabled")
+    near = span(tab)
+    assert near[0] > whole[0]
+    assert near[1] < whole[1]
+    tab.shot("timeline-zoomed")
+    tab.page.get_by_role("button", name="Zoom in").press("Enter")
+    tab.until(
+        "([width]) => { const [a, b] = document.querySelector('.plot').layout.xaxis.range;"
+        " return b - a < width * 0.6; }",
+        near[1] - near[0],
+    )
+    tab.page.get_by_role("button", name="Show all the time").click()
+    tab.until(
+        "([whole]) => Math.abs(document.querySelector('.plot').layout.xaxis.range[1] - whole) < 1",
+        whole[1],
+    )
+    tab.page.get_by_label("Colour by").select_option("outcome")
+    tab.page.get_by_text("aggregated", exact=True).first.wait_for()
+    tab.shot("timeline-outcomes")
+
+
+def test_a_client_says_why(server: Server, open_tab: OpenTab) -> None:
+    tab = open_tab(of(server, RUN, "clients"))
+    tab.page.get_by_role("link", name="3", exact=True).click()
+    tab.page.get_by_role("heading", name="Client 3").wait_for()
+    tab.page.get_by_role("region", name="Decisions").get_by_text("utility").first.wait_for()
+    tab.page.get_by_role("region", name="Tasks").locator("tbody tr").first.wait_for()
+    tab.shot("client")
+    tab.page.go_back()
+    tab.page.get_by_role("heading", name="Every client").wait_for()
+
+
+@pytest.mark.parametrize("name", ["aggregations", "outliers"])
+def test_the_other_pages(server: Server, open_tab: OpenTab, name: str) -> None:
+    tab = open_tab(of(server, RUN, name))
+    drawn(tab, 3 if name == "aggregations" else 1)
+    tab.shot(name)
+
+
+def test_the_theme_is_switched_and_remembered(server: Server, open_tab: OpenTab) -> None:
+    tab = open_tab(of(server, RUN))
+    drawn(tab)
+    light = tab.page.evaluate(PAPER)
+    tab.page.get_by_label("Theme").select_option("dark")
+    tab.until(f"([light]) => ({PAPER}) !== light", light)
+    ink = "getComputedStyle(document.querySelector('.xtick text')).fill"
+    assert min(map(int, re.findall(r"\d+", tab.page.evaluate(ink))[:3])) > 120
+    tab.shot("dark")
+    tab.page.reload()
+    assert tab.page.evaluate(PAPER) != light
+    assert tab.page.get_by_label("Theme").input_value() == "dark"
+
+
+PAPER = "getComputedStyle(document.documentElement).backgroundColor"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_fits_a_telephone(server: Server, open_tab: OpenTab, theme: str) -> None:
+    tab = open_tab(server.link, width=375, theme=theme)
+    tab.page.get_by_role("link", name=RUN).wait_for()
+    assert tab.fits()
+    tab.shot(f"narrow-{theme}-runs")
+    for name in ("overview", "clients", "clients/3", "aggregations", "outliers"):
+        tab.page.goto(of(server, RUN, name))
+        if name != "clients/3":
+            drawn(tab)
+        else:
+            tab.page.get_by_role("region", name="Decisions").locator("tr").nth(1).wait_for()
+        assert tab.fits(), name
+        tab.shot(f"narrow-{theme}-{name.replace('/', '-')}")
+
+
+def test_runs_are_chosen_and_compared(server: Server, open_tab: OpenTab) -> None:
+    tab = open_tab(server.link)
+    for seed in (1, 2):
+        for protocol in ("pisces", "fedbuff"):
+            tab.page.get_by_label(f"Compare demo/{protocol}-seed{seed}").check()
+    tab.page.get_by_role("link", name="Compare 4 runs").click()
+    tab.page.get_by_label("Target", exact=True).fill("0.5")
+    tab.page.get_by_label("Target", exact=True).press("Enter")
+    drawn(tab)
+    assert tab.page.get_by_role("region", name="Costs").locator("tbody tr").count() == 4
+    tab.shot("compare")
+    tab.page.get_by_role("button", name="Take demo/fedbuff-seed2 out").click()
+    tab.until("() => document.querySelectorAll('.chips li').length === 3")
+    assert "target=0.5" in tab.page.url
+
+
+def test_the_page_is_reached_by_keyboard(server: Server, open_tab: OpenTab) -> None:
+    tab = open_tab(server.link)
+    tab.page.get_by_role("link", name=RUN).wait_for()
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate("document.activeElement.id") == "skip"
+    tab.page.keyboard.press("Enter")
+    assert tab.page.evaluate("document.activeElement.id") == "main"
+    tab.page.get_by_role("link", name=RUN).press("Enter")
+    tab.page.get_by_role("heading", level=1, name="pisces (seed 1)").wait_for()
+    named = """() => [...document.querySelectorAll("button, select, input, a, progress, [role=img]")]
+        .filter((one) => !(one.ariaLabel || one.innerText.trim() || one.labels?.length))
+        .map((one) => one.outerHTML)"""  # noqa: E501
+    for name in ("overview", "clients", "outliers"):
+        tab.page.goto(of(server, RUN, name))
+        drawn(tab)
+        assert tab.page.evaluate(named) == []
+
+
+def test_the_page_survives_the_server(folder: Path, open_tab: OpenTab) -> None:
+    first = start_server(folder)
+    tab = open_tab(of(first, RUN))
+    drawn(tab)
+    first.end(signal.SIGKILL)
+    tab.page.get_by_text("not reachable, trying again").wait_for()
+    assert tile(tab, "Versions")  # what there was stays
+    tab.shot("not-reachable")
+    with serving(folder, "--port", str(first.port)):
+        tab.page.locator("#banner").wait_for(state="hidden")
+    refused = "Failed to load resource: net::ERR_CONNECTION_REFUSED"
+    tab.wrongs[:] = [wrong for wrong in tab.wrongs if refused not in wrong]
+
+
+def test_markup_out_of_logs_stays_text(tmp_path: Path, open_tab: OpenTab) -> None:
+    lines = [dict(line) for line in some_lines()]
+    for line in lines:
+        if line["kind"] == "evaluated":
+            line.pop("accuracy", None)
+            line[MARKUP] = 0.5
+        if line["kind"] in ("failed", "dropped"):
+            line["reason"] = LINK
+    name = f"{MARKUP} & <b>bold</b>".replace("/", "")
+    run = make_run(tmp_path / "runs" / name, lines, protocol=MARKUP)
+    people = [{"client": n, "name": f"{MARKUP} {LINK} {n}"} for n in range(8)]
+    (run / "clients.jsonl").write_text("".join(json.dumps(person) + "\n" for person in people))
+    with serving(tmp_path / "runs") as server:
+        tab = open_tab(server.link)
+        tab.page.get_by_role("link", name=name).wait_for()
+        tab.page.get_by_label("Compare <img").check()
+        for place in ("overview", "clients", "clients/3", "aggregations", "outliers", None):
+            link = f"{server.link}#/compare?run={quote(name)}"
+            tab.page.goto(link if place is None else of(server, name, place))
+            tab.page.wait_for_timeout(300)
+            if place not in ("clients/3", None):
+                drawn(tab)
+            tab.shot(f"markup-{(place or 'compare').replace('/', '-')}")
+            assert tab.page.locator("img:not([src^='/static/'])").count() == 0
+            hrefs = "[...document.querySelectorAll('a')].map((a) => a.getAttribute('href') ??"
+            hrefs += " a.getAttribute('xlink:href') ?? '')"
+            assert all(href.startswith("#") for href in tab.page.evaluate(hrefs))
+        assert MARKUP in tab.page.inner_text("body")
+
+
+def test_who_has_no_token_sees_nothing(folder: Path, opened: Any, open_tab: OpenTab) -> None:
+    with serving(folder, "--token", "a-token-of-our-own-1") as server:
+        tab = open_tab(server.link)
+        tab.page.get_by_role("link", name=RUN).wait_for()
+        assert "token" not in tab.page.url
+        assert tab.page.evaluate("document.cookie") == ""
+        tab.page.reload()
+        tab.page.get_by_role("link", name=RUN).wait_for()
+        other = opened.new_page()
+        other.goto(server.link.partition("?")[0])
+        assert "needs the whole link" in other.inner_text("body")
+        other.close()
