@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "objective": {"evaluate", "train.base"},
     "record": {"policy", "stop", "report.card"},  # how a run looks in a notebook
     "report": {"record", "stop", "judge.clusters"},  # which it draws as the judge saw them
+    "dashboard": {"record", "report"},
     "study": {"config", "tables", "explain", "policy", "record", "report", "stop"},
     "tables": set(),
     "latencies": {"tables"},
@@ -115,6 +116,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 EXTRAS = {"ray", "flwr", "grpc", "mlflow", "transformers", "tensorboard", "fastapi", "datasets"}
 EXTRAS |= {"pyarrow", "PIL", "google", "cryptography", "zstandard", "prometheus_client", "wandb"}
+EXTRAS |= {"plotly", "starlette", "uvicorn"}
 NETWORK = "execute/network/"
 EXTRAS_AT_HOME = {  # the one file, or folder, that may import each
     "transformers": "models/albert.py",
@@ -124,6 +126,8 @@ EXTRAS_AT_HOME = {  # the one file, or folder, that may import each
     **dict.fromkeys(("grpc", "google", "cryptography"), NETWORK),
     **dict.fromkeys(("zstandard", "prometheus_client"), NETWORK),
     "flwr": "execute/flower/api.py",
+    "starlette": "dashboard/app.py",
+    "uvicorn": "dashboard/serving.py",
     **{name: f"record/trackers/{name}.py" for name in ("tensorboard", "mlflow", "wandb")},
 }
 CLOCKS = {"time", "datetime", "sched", "asyncio"}

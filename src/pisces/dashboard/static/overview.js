@@ -78,7 +78,7 @@ function clients(g) {
     ["Running", number(g.num_running), g.concurrency === null ? "" : `of ${number(g.concurrency)} at once`],
     ["Idle", number(g.num_idle), "free to be picked"],
     ["Buffered", number(g.num_buffered), "updates that wait"],
-    ["Failed", number(g.num_failed), `${number(g.num_dropped)} dropped, ${number(g.num_called_off)} called off`],
+    ["Failed", number(g.num_failed), `${number(g.num_dropped)} dropped, ${number(g.num_called_off)} called off` + (g.num_under_way ? `, ${number(g.num_under_way)} cut off by the end` : "")],
     ["Distrusted", number(g.num_distrusted), `${number(g.num_outliers)} outliers`],
     ["Updates", number(g.num_updates), `of ${number(g.num_started)} tasks`],
   ];

@@ -38,9 +38,16 @@ NAME, TITLE = "timeline", "who worked when"
 MOST_BARS = 1500
 MOST_ROWS = 200
 ROW_PIXELS = 18
-COLOURS = dict(zip(OUTCOMES, (SKY, AMBER, GREEN, PINK, ORANGE, GREY, BLUE), strict=True))
+COLOURS = dict(zip(OUTCOMES, (SKY, AMBER, GREEN, PINK, ORANGE, GREY, BLUE, GREY), strict=True))
 # Whoever sees no colours goes by these.
-SHAPES = {"waiting": ".", "dropped": "\\", "failed": "x", "called off": "-", "left": "/"}
+SHAPES = {
+    "waiting": ".",
+    "dropped": "\\",
+    "failed": "x",
+    "called off": "-",
+    "left": "/",
+    "cut off": "|",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

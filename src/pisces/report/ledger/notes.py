@@ -175,16 +175,16 @@ class Notes:
 
     def _failed(self, line: Line, at: float) -> None:
         reason = line["reason"]
-        is_called_off = reason.startswith(WORDS_OF_CALLING_OFF)
-        self.num_called_off += is_called_off
-        self.num_under_way += reason.startswith(AT_THE_END)
+        outcome = _outcome(reason)
+        self.num_called_off += outcome != t.FAILED
+        self.num_under_way += outcome == t.CUT_OFF
         row = self._task_of(line)
         if row is None:
             return
-        client = self._end(row, at, t.CALLED_OFF if is_called_off else t.FAILED)
+        client = self._end(row, at, outcome)
         if client >= 0:
             self.tasks.reason[row] = self._reason_row(reason)
-            self.clients.failures[client] += not is_called_off
+            self.clients.failures[client] += outcome == t.FAILED
 
     def _task_of(self, line: Line) -> int | None:
         task = line.get("task")
@@ -294,3 +294,10 @@ def note(tables: dict[str, t.Sparse], name: str, row: int, value: float) -> None
     place = table.add()
     table.row[place] = row
     table.value[place] = value
+
+
+def _outcome(reason: str) -> int:
+    """Of a task that came to nothing, by the words that were given for it."""
+    if reason.startswith(AT_THE_END):
+        return t.CUT_OFF
+    return t.CALLED_OFF if reason.startswith(WORDS_OF_CALLING_OFF) else t.FAILED

@@ -61,6 +61,7 @@ class Overview:
     num_dropped: int
     num_failed: int
     num_called_off: int
+    num_under_way: int  # when the run stopped
     num_left: int
     num_outliers: int
     updates_per_s: float | None
@@ -123,7 +124,8 @@ def _overview(ledger: Ledger) -> Overview:
         num_aggregated=total["num_aggregated"],
         num_dropped=total["num_dropped"],
         num_failed=total["num_failed"],
-        num_called_off=total["num_called_off"],
+        num_called_off=total["num_called_off"] - total["num_under_way"],
+        num_under_way=total["num_under_way"],
         num_left=total["num_left"],
         num_outliers=total["num_outliers"],
         updates_per_s=_updates_per_s(ledger),

@@ -17,7 +17,7 @@ from pisces.report.ledger.tables import AGGREGATED, DROPPED, OUTCOMES, WAITING
 
 Fate: TypeAlias = Literal["picked", "passed over", "running", "waiting", "gone", "distrusted"]
 Outcome: TypeAlias = Literal[
-    "running", "waiting", "aggregated", "dropped", "failed", "called off", "left"
+    "running", "waiting", "aggregated", "dropped", "failed", "called off", "left", "cut off"
 ]
 
 ALWAYS: dict[str, str] = {

@@ -14,8 +14,11 @@ from pisces.report.ledger.table import Cells, Table
 
 NONE = np.int32(-1)  # a row, or a small number, that there is not
 
-RUNNING, WAITING, AGGREGATED, DROPPED, FAILED, CALLED_OFF, LEFT = range(7)
-OUTCOMES = ("running", "waiting", "aggregated", "dropped", "failed", "called off", "left")
+OUTCOMES = (
+    *("running", "waiting", "aggregated", "dropped", "failed", "called off", "left"),
+    "cut off",  # by the end of the run
+)
+RUNNING, WAITING, AGGREGATED, DROPPED, FAILED, CALLED_OFF, LEFT, CUT_OFF = range(len(OUTCOMES))
 
 
 class Clients(Table):
