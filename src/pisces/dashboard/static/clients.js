@@ -65,9 +65,11 @@ export function clientsTab({ run, wake }) {
     }
     const [from, until] = view.span ?? [null, null];
     const wanted = { run, name: "timeline", colour: view.colour, first: view.first, num: ROWS, from, until };
-    const [figure, rows] = await Promise.all([ask("figure", wanted), ask("clients", { run, ...asked })]);
-    table.show(rows, rows.total ? "No client fits: change the words or the status." : "No client has joined yet.");
-    await picture.show(figure, view.span);
+    const shown = (rows) => table.show(rows, rows.total ? "No client fits: change the words or the status." : "No client has joined yet.");
+    await Promise.all([
+      ask("clients", { run, ...asked }).then(shown),
+      ask("figure", wanted).then((figure) => picture.show(figure, view.span)),
+    ]);
   }
 
   return {

@@ -42,9 +42,11 @@ export function outliersTab({ run, wake }) {
     element: el("div", { class: "stack" }, picture.element,
       el("section", { "aria-label": "Credits" }, el("h2", {}, "Credits, fewest first"), table.element)),
     update: async () => {
-      const [figure, rows] = await Promise.all([ask("figure", { run, name: "losses" }), ask("clients", { run, ...asked })]);
-      table.show(rows, rows.total ? "No client fits: change the words or the status." : "No client has joined yet.");
-      await picture.show(figure);
+      const shown = (rows) => table.show(rows, rows.total ? "No client fits: change the words or the status." : "No client has joined yet.");
+      await Promise.all([
+        ask("clients", { run, ...asked }).then(shown),
+        ask("figure", { run, name: "losses" }).then((figure) => picture.show(figure)),
+      ]);
     },
     close: () => picture.close(),
   };
