@@ -97,7 +97,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "journaling": {"clients.checks", "evaluate", "execute", "record.journal"},
     "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record", "stop"},
     "replaying": {
-        *("build", "clients", "config", "coordinator", "explain", "mix", "names", "policy"),
+        *("build", "clients", "config", "explain", "mix", "names", "policy"),
         *("record", "report.paper", "report.sheets", "sense", "settings", "stop"),
     },
     "resuming": {"build", "config", "keeping", "record", "simulation", "tracking"},

@@ -25,6 +25,10 @@ from pisces.saving import load_generator, save_generator
 from pisces.seeds import derive, generator
 from pisces.stop import REASONS, Stop
 from pisces.types import (
+    AT_THE_END,
+    CALLED_OFF,
+    FULL,
+    NOT_FINITE,
     Dropped,
     Event,
     Failed,
@@ -41,7 +45,6 @@ log = logging.getLogger("pisces")
 
 Undone: TypeAlias = Literal["select", "select again"]  # the second: after a dead end
 
-FULL = "no more updates fit in memory"
 EVALUATION_POLL_S = 0.2  # how long a real-time loop sleeps at most while a result is being computed
 
 
@@ -212,7 +215,7 @@ class Coordinator:
         published = combination.published or combination.weights
         if not all(map(self._manager.is_sound, (combination.weights, published))):
             self._aggregator.restore(remembered)
-            self._drop_buffer("the model would not be finite")
+            self._drop_buffer(NOT_FINITE)
             return
         self.weights, self.published = combination.weights, published
         done = self._manager.advance(view.now, combination.coefficients, reason, pace)
@@ -240,7 +243,7 @@ class Coordinator:
                 self._executor.pull(release.task_id)
             elif can.cancels and not release.pull:
                 self._dead_ends.called_off()
-                self._call_off(release.task_id, f"called off: {release.reason}")
+                self._call_off(release.task_id, f"{CALLED_OFF}: {release.reason}")
 
     def _select(self) -> None:
         view = self._view()
@@ -391,8 +394,8 @@ class Coordinator:
         """
         is_for_good = reason != "interrupted"
         for task_id in list(self._manager.running):
-            self._call_off(task_id, "the run stopped", tell=is_for_good)
-        self._drop_buffer("the run stopped")
+            self._call_off(task_id, AT_THE_END, tell=is_for_good)
+        self._drop_buffer(AT_THE_END)
         if is_for_good:
             self._executor.dismiss()
         if self._evaluated[1] != self._manager.version:

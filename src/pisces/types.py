@@ -24,6 +24,13 @@ from pisces.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
+# Reasons by which readers of a log tell what became of something.
+AT_THE_END = "the run stopped"  # of what ran or waited then
+CALLED_OFF = "called off"  # of a task, by the pace; why follows
+DOUBTED = "its loss is doubted"
+NOT_FINITE = "the model would not be finite"
+FULL = "no more updates fit in memory"
+
 Role: TypeAlias = Literal["parameter", "buffer"]
 Objective: TypeAlias = Literal["labels", "next_word"]  # what is learned of a dataset
 Scores: TypeAlias = tuple[tuple[float, ...], ...]  # a row of terms for each client; NaN: unknown

@@ -24,6 +24,7 @@ from pisces.clients.view import Plans, View, one_plan
 from pisces.policy import Judge, Verdict
 from pisces.saving import load_task, load_update, save_task, save_update
 from pisces.types import (
+    DOUBTED,
     Aggregated,
     Arrived,
     Distrusted,
@@ -275,7 +276,7 @@ class ClientManager:
         verdict = Verdict() if self._judge is None else self._judge.judge(update)
         entries = [update, *self._consequences(verdict, update)]
         if not verdict.keep or not wanted(update):
-            reason = "too late" if verdict.keep else "its loss is doubted"
+            reason = "too late" if verdict.keep else DOUBTED
             return [*entries, Dropped(event.at, task.id, reason)]
         self.buffer.append(update)
         self.table.hold(update.client, waits=True)

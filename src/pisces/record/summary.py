@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pisces.record.lines import Line, line
 from pisces.stop import lower_is_better
-from pisces.types import Entry
+from pisces.types import AT_THE_END, CALLED_OFF, Entry
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,8 +26,7 @@ class Involvement:
     num_started: NDArray[np.int64]
 
 
-AT_THE_END = "the run stopped"
-CALLED_OFF = ("called off", AT_THE_END)  # tasks that did not fail but were not wanted
+NOT_FAILED = (CALLED_OFF, AT_THE_END)  # reasons of tasks that did not fail but were not wanted
 
 
 class Tally:
@@ -71,7 +70,7 @@ class Tally:
                 self._evaluated.append((line["at"], metrics_of(line)))
             case "distrusted":
                 self._distrusted.append(line["client"])
-            case "failed" if line["reason"].startswith(CALLED_OFF):
+            case "failed" if line["reason"].startswith(NOT_FAILED):
                 self._num_called_off += 1
                 self._num_under_way += line["reason"].startswith(AT_THE_END)
             case "stopped":

@@ -16,7 +16,6 @@ import torch
 from pisces.clients.checks import Limits
 from pisces.clients.manager import ClientManager
 from pisces.clients.view import View
-from pisces.coordinator import FULL
 from pisces.errors import RunError
 from pisces.policy import Judge, Pacer, Trait, Verdict
 from pisces.record.lines import Line
@@ -24,7 +23,7 @@ from pisces.replaying.events import event_of, task_of
 from pisces.replaying.turns import Ends, Turn
 from pisces.replaying.values import Act, Decision, Unknown
 from pisces.stop import Stop
-from pisces.types import Arrived, Dropped, Failed, Ignored, Layout, Update, Weights
+from pisces.types import FULL, Arrived, Dropped, Failed, Ignored, Layout, Update, Weights
 
 MOST_REFUSALS = 100  # whose terms are kept
 MOST_TICKS = 100_000  # in a row, one by one; beyond, the pacer is asked when it wants to be

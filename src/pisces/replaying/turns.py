@@ -11,17 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pisces.coordinator import FULL
 from pisces.errors import RunError
 from pisces.record.lines import Line
 from pisces.stop import REASONS
+from pisces.types import AT_THE_END, CALLED_OFF, DOUBTED, FULL, NOT_FINITE
 
 Log: TypeAlias = Callable[[], Iterable[Line]]  # it is read several times, and never held
 
-CALLED_OFF = "called off: "
-AT_THE_END = "the run stopped"
-DOUBTED = "its loss is doubted"
-NOT_FINITE = "the model would not be finite"
 _UNHEARD = (CALLED_OFF, AT_THE_END)
 _EVENTS = ("joined", "arrived", "failed", "left", "ignored")
 _TOLD = ("dropped", "outlier", "distrusted")  # of what arrived

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from pisces.record.lines import Line
 from pisces.record.reader import Run
-from pisces.record.summary import AT_THE_END, CALLED_OFF
+from pisces.types import AT_THE_END, CALLED_OFF
 
 Outcome: TypeAlias = Literal[
     "aggregated", "dropped", "waiting", "failed", "called off", "left", "running", "cut off"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pisces.record.lines import Line
-from pisces.record.summary import CALLED_OFF, metrics_of
+from pisces.record.summary import NOT_FAILED, metrics_of
 from pisces.record.trackers.base import Point
 
 # So many aggregations have a point each; then every 2nd has one, from twice as many on every 4th.
@@ -60,7 +60,7 @@ class Meter:
     def _lose(self, line: Line) -> None:
         if "task" in line:  # else nothing was running
             self._num_running -= 1
-            self._num_failed += not line["reason"].startswith(CALLED_OFF)
+            self._num_failed += not line["reason"].startswith(NOT_FAILED)
 
     def _aggregated(self, line: Line) -> Point | None:
         tasks = line["tasks"]

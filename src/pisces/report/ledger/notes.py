@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 
 from pisces.record.lines import Line
-from pisces.record.summary import AT_THE_END, metrics_of
-from pisces.record.summary import CALLED_OFF as WORDS_OF_CALLING_OFF
+from pisces.record.summary import metrics_of
 from pisces.report.ledger import tables as t
 from pisces.report.ledger.picks import Picks
+from pisces.types import AT_THE_END, CALLED_OFF
 
 MOST_REASONS = 10_000  # that are kept word by word
 OTHER = "(one of very many reasons)"
@@ -300,4 +300,4 @@ def _outcome(reason: str) -> int:
     """Of a task that came to nothing, by the words that were given for it."""
     if reason.startswith(AT_THE_END):
         return t.CUT_OFF
-    return t.CALLED_OFF if reason.startswith(WORDS_OF_CALLING_OFF) else t.FAILED
+    return t.CALLED_OFF if reason.startswith(CALLED_OFF) else t.FAILED
