@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from watching_pages import LINK, MARKUP, Reply, ask, make_run, read_all, some_lines
@@ -16,6 +17,8 @@ pytest.importorskip("plotly")
 from pisces.dashboard import answers
 from pisces.dashboard.app import app
 from pisces.dashboard.index import Index
+from pisces.report.ledger import Ledger
+from pisces.report.ledger.notes import Notes
 
 
 class Page:
@@ -363,3 +366,89 @@ def test_no_script_of_ours_makes_markup(page: Page) -> None:
             "eval(",
         ):
             assert forbidden not in text, path.name
+
+
+# --- while a run goes on --------------------------------------------------------------------------
+
+QUESTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("runs", {}),
+    ("overview", {"run": "going"}),
+    ("clients", {"run": "going", "order": "score"}),
+    ("client", {"run": "going", "client": 0}),
+    ("compare", {"run": ["going", "demo/fedbuff-seed1"], "target": 0.6}),
+    *(("figure", {"run": "going", "name": name}) for name in answers.FIGURES),
+]
+
+
+class Watchful(Ledger):
+    """A ledger that notices whoever looks at its notes without holding its lock."""
+
+    caught: ClassVar[list[str]] = []
+
+    @property
+    def notes(self) -> Notes:
+        if not self.lock._is_owned():  # type: ignore[attr-defined]
+            self.caught.append("".join(traceback.format_stack(limit=4)[:-1]))
+        return self._notes
+
+    @notes.setter
+    def notes(self, notes: Notes) -> None:
+        self._notes = notes
+
+
+def test_no_question_looks_at_a_ledger_that_is_being_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pisces.dashboard.index.Ledger", Watchful)
+    page = Page(folder)
+    Watchful.caught.clear()
+    for question, query in QUESTIONS:
+        page.told(question, **query)
+    assert Watchful.caught == []
+    page.index.find("going").ledger.notes  # type: ignore[union-attr] # noqa: B018
+    assert len(Watchful.caught) == 1  # the test can see it
+
+
+def test_damage_is_told_of_though_nothing_new_was_read(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", some_lines())
+    page = Page(tmp_path)
+    before = page.ask("overview", run="a")
+    with (tmp_path / "a" / "events.jsonl").open("ab") as log:
+        log.write(b"{broken}\n{}\n")
+    page.index.ledger(page.index.runs()[0]).read()
+    after = page.ask("overview", run="a")
+    assert after.json["problem"] is not None
+    assert after.json["revision"] != before.json["revision"]
+
+
+def test_a_run_that_took_anothers_place_has_another_revision(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", some_lines(seed=1))
+    page = Page(tmp_path)
+    (watched,) = page.index.runs()
+    before = page.told("compare", run="a")["revision"]
+    watched.ledger = None  # let go
+    shutil.rmtree(tmp_path / "a")
+    make_run(tmp_path / "a", some_lines(seed=2))
+    read_all(page.index)
+    assert page.told("compare", run="a")["revision"] != before
+
+
+def test_a_config_that_cannot_be_read_hides_no_other_run(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make_run(tmp_path / name, some_lines())
+    (tmp_path / "b" / "config.toml").write_text("[[[")
+    told = Page(tmp_path).told("compare", run=["a", "b"], target=0.5)
+    assert [run["id"] for run in told["runs"]] == ["a", "b"]
+    assert len(told["figures"][0]["data"]) == 2
+
+
+def test_clients_are_sorted_by_the_terms_of_their_selector(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", some_lines("oort"), protocol="oort")
+    page = Page(tmp_path)
+    told = page.told("clients", run="a", order="reward", descending=1)
+    assert told["terms"] == ["reward", "bonus", "slowdown", "score"]
+    rewards = [row["terms"].get("reward") for row in told["rows"]]
+    known = [reward for reward in rewards if reward is not None]
+    assert known == sorted(known, reverse=True)
+    assert len(set(known)) > 1
+    assert page.ask("clients", run="a", order="utility").status == 400

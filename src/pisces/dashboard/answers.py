@@ -24,6 +24,7 @@ from pisces.report.ledger import (
     client_story,
     overview,
 )
+from pisces.report.ledger.summary import ReadRun
 
 MAX_PAGE = 200  # rows at once
 MAX_COMPARED = 40  # runs
@@ -130,7 +131,8 @@ def clients(index: Index, asked: Asked) -> Answer:
     """A page of the table of clients."""
     _, ledger = _run(index, asked)
     status = asked.choice("status", ("", *STATUSES), "") or None
-    order, find = asked.choice("order", CLIENT_ORDERS, "client"), asked.text("find")
+    orders = (*CLIENT_ORDERS, *ledger.terms)
+    order, find = asked.choice("order", orders, "client"), asked.text("find")
     first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", 50, 1, MAX_PAGE)
     is_descending = asked.flag("descending")
 
@@ -224,13 +226,16 @@ def comparison(index: Index, asked: Asked) -> Answer:
     found = [_found(index, name) for name in names]
     ledgers = [index.ledger(watched) for watched in found]
     target, metric = asked.number("target"), asked.text("metric") or None
-    revision = ".".join(str(ledger.revision) for ledger in ledgers)
 
     def make() -> dict[str, Any]:
         makers = (figures.compare_curves, figures.compare_times, figures.compare_speedups)
         return {
             "runs": [
-                {"id": watched.place.id, "name": ledger.run.name, "share_read": ledger.share_read}
+                {
+                    "id": watched.place.id,
+                    "name": ReadRun.of(ledger).name,
+                    "share_read": ledger.share_read,
+                }
                 for watched, ledger in zip(found, ledgers, strict=True)
             ],
             "figures": [_drawn_or_why(index, make, ledgers, target, metric) for make in makers],
@@ -240,7 +245,7 @@ def comparison(index: Index, asked: Asked) -> Answer:
             ],
         }
 
-    return Answer(f"{index.epoch}.{revision}", make)
+    return Answer(_revision(index, *ledgers), make)
 
 
 def _drawn_or_why(
@@ -281,8 +286,8 @@ def _found(index: Index, name: str) -> Watched:
     return watched
 
 
-def _revision(index: Index, ledger: Ledger) -> str:
-    return f"{index.epoch}.{id(ledger):x}.{ledger.revision}"
+def _revision(index: Index, *ledgers: Ledger) -> str:
+    return ".".join([index.epoch, *(str(ledger.revision) for ledger in ledgers)])
 
 
 Answerer: TypeAlias = Callable[[Index, Asked], Answer]

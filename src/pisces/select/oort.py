@@ -65,6 +65,9 @@ class Rating:
         return (self.reward + self.bonus) * self.slowdown
 
 
+TERMS = ("reward", "bonus", "slowdown", "score")  # of a rating
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Odds:
     """All that is decided before the dice are rolled."""
@@ -169,7 +172,7 @@ class Oort(Selector):
         free, facts = self._free(view), view.clients
         known = np.flatnonzero(free & (facts.num_reports > 0))
         if not len(known):
-            return {"score": np.full(len(clients), np.nan)}
+            return {name: np.full(len(clients), np.nan) for name in TERMS}
         sizes = facts.num_examples[free & (facts.num_reports == 0)].astype(np.float64)
         durations = self._durations(view)
         preferred_s = _percentile(durations, self._memory.percentile)
@@ -177,11 +180,7 @@ class Oort(Selector):
         place = np.full(facts.num_clients, -1)
         place[known] = np.arange(len(known))
 
-        parts = {"reward": rating.reward, "bonus": rating.bonus, "slowdown": rating.slowdown}
-        return {
-            name: np.append(values, np.nan)[place[clients]]
-            for name, values in {**parts, "score": rating.score}.items()
-        }
+        return {name: np.append(getattr(rating, name), np.nan)[place[clients]] for name in TERMS}
 
     def _durations(self, view: View) -> Floats:
         latency_s = view.clients.latency_s

@@ -141,10 +141,15 @@ def test_client_rows_by_hand(tmp_path: Path) -> None:
     }
     zero, one, seven = found.rows
     assert (zero.client, zero.status, zero.num_examples, zero.loss) == (0, "gone", 10, 2.0)
-    assert (zero.utility, zero.discount, zero.score) == (20.0, 1.0, 20.0)  # when not picked at 4 s
+    assert (zero.terms, zero.score) == (
+        {"utility": 20.0, "discount": 1.0, "score": 20.0},
+        20.0,
+    )  # when not picked at 4 s
     assert (one.status, one.picks, one.updates, one.failures) == ("idle", 2, 1, 1)
     assert (one.latency_s, one.staleness, one.score, one.credits) == (6.0, 1, 42.0, 5)
-    assert (seven.status, seven.credits, seven.score, seven.discount) == ("waiting", 4, None, 1.0)
+    assert (seven.status, seven.credits, seven.score, seven.terms["discount"]) == (
+        *("waiting", 4, None, 1.0),
+    )
     assert (seven.staleness, seven.version) == (None, 1)
 
 

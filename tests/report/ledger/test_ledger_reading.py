@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledgers import HAND, append, ledger_of, line, write
-from runs import World, any_world, log_bytes, simulate
+from runs import World, any_world, log_bytes, simulate, train_digits
 
 from pisces.record.lines import Line, encode
 from pisces.record.reader import Run
 from pisces.record.sound import is_line
 from pisces.report.ledger import Ledger, client_rows, overview
-from pisces.report.ledger.checks import is_sound
+from pisces.report.ledger.checks import USUAL, is_sound
 from pisces.report.ledger.follow import CHUNK_BYTES
 from pisces.report.ledger.summary import counted
 
@@ -228,6 +228,13 @@ def test_the_quick_check_agrees_with_the_thorough_one(usual: Line) -> None:
         assert is_sound({k: v for k, v in usual.items() if k != key}) == agreed(
             {k: v for k, v in usual.items() if k != key}
         )
+
+
+def test_the_quick_check_takes_what_runs_write() -> None:
+    lines, _ = train_digits("pisces")
+    usual = [own for own in lines if own["kind"] in USUAL]
+    assert {own["kind"] for own in usual} == USUAL.keys()
+    assert all(USUAL[own["kind"]](own) for own in usual)
 
 
 def agreed(own: Line) -> bool:

@@ -6,7 +6,7 @@ import { ask } from "./net.js";
 import { choice, statusBadge } from "./parts.js";
 import { runLink } from "./runs.js";
 import { Table } from "./table.js";
-import { duration, number } from "./words.js";
+import { duration, number, titled } from "./words.js";
 
 const ROWS = 40; // clients in the timeline at once
 const kept = new Map(); // what each run's table was last asked for
@@ -65,7 +65,10 @@ export function clientsTab({ run, wake }) {
     }
     const [from, until] = view.span ?? [null, null];
     const wanted = { run, name: "timeline", colour: view.colour, first: view.first, num: ROWS, from, until };
-    const shown = (rows) => table.show(rows, rows.total ? "No client fits: change the words or the status." : "No client has joined yet.");
+    const shown = (rows) => {
+      table.setColumns(columns(run, rows.terms), rows.terms.join());
+      return table.show(rows, rows.total ? "No client fits: change the words or the status." : "No client has joined yet.");
+    };
     await Promise.all([
       ask("clients", { run, ...asked }).then(shown),
       ask("figure", wanted).then((figure) => picture.show(figure, view.span)),
@@ -83,7 +86,8 @@ export function clientLink(run, client) {
   return `${runLink(run, "clients")}/${client}`;
 }
 
-function columns(run) {
+/** `terms` are what scores are made of, the score itself last: each selector has its own. */
+function columns(run, terms = []) {
   return [
     { key: "client", label: "Client", class: "name", cell: (row) => [
       el("a", { href: clientLink(run, row.client), "data-key": `client ${row.client}` }, String(row.client)),
@@ -93,8 +97,8 @@ function columns(run) {
     { key: "latency_s", label: "Latency", title: "How long its last task took", num: true, cell: (row) => duration(row.latency_s) },
     { key: "loss", label: "Last loss", num: true },
     { key: "staleness", label: "Staleness", title: "Of its last aggregated update", num: true },
-    { key: "utility", label: "Utility", num: true },
-    { key: "discount", label: "Discount", title: "By its staleness", num: true },
+    ...terms.filter((term) => term !== "score").map((term) => (
+      { key: term, label: titled(term), title: "Part of its score, as last recorded", num: true, cell: (row) => number(row.terms[term]) })),
     { key: "score", label: "Score", title: "By which it is picked, as last recorded", num: true },
     { key: "picks", label: "Picks", num: true },
     { key: "updates", label: "Updates", num: true },

@@ -9,7 +9,7 @@ const TYPING_MS = 250;
 /**
  * A table: `columns` have `key`, `label`, perhaps `title`, `num` (a number), `cell(row)` and
  * `fixed` (not sorted by). `asked` is what to ask the server for; `changed` is called when it is
- * something else now. `choices` are values of a filter by their names.
+ * something else now. `filter` is a choice by the names of its `options`.
  */
 export class Table {
   constructor({ label, columns, asked, changed, search = null, filter = null, extra = [] }) {
@@ -18,15 +18,25 @@ export class Table {
     this.asked.first ??= 0;
     this.answer = null;
     this.heads = new Map();
+    this.top = el("tr");
     this.body = el("tbody");
     this.pages = el("div", { class: "pager" });
     this.empty = el("p", { class: "empty", hidden: true });
     const controls = [search ? this.searchBox(search) : null, filter ? this.filterBox(filter) : null, ...extra];
     this.scroll = el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": label },
-      el("table", {}, el("thead", {}, el("tr", {}, columns.map((column) => this.head(column)))), this.body));
+      el("table", {}, el("thead", {}, this.top), this.body));
     this.element = el("div", { class: "table" },
       controls.some(Boolean) ? el("div", { class: "controls" }, controls) : null,
       this.scroll, this.empty, this.pages);
+    this.setColumns(columns);
+  }
+
+  /** Other columns, known apart by `kind`. */
+  setColumns(columns, kind = "") {
+    if (this.kind === kind) return;
+    [this.columns, this.kind, this.answer] = [columns, kind, null];
+    this.heads.clear();
+    fill(this.top, columns.map((column) => this.head(column)));
     this.mark();
   }
 

@@ -78,3 +78,8 @@ const STATUSES = { running: "live", waiting: "good", idle: "", new: "", gone: "w
 export function statusClass(name) {
   return STATUSES[name] ?? "";
 }
+
+/** A name as a heading: `latency_s` is Latency s. */
+export function titled(name) {
+  return name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
+}

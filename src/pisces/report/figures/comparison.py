@@ -77,6 +77,7 @@ def compare_curves(
         if not runs or metric is None:
             return nothing(name, title, NO_RUNS if not runs else "No run was evaluated yet.")
         curves = [(run, *run.curve(metric)) for run in runs]
+        words = _curve_words(runs, target, metric)
     looks = looks_of(list(dict.fromkeys(run.protocol for run in runs)))
     most = max(40, MOST_POINTS // len(runs))
     firsts = {run.protocol: run for run in reversed(runs)}  # of each protocol one is in the legend
@@ -91,7 +92,7 @@ def compare_curves(
     layout = layout_of(name, "time (s)", told(metric), **goal)
     layout["xaxis"]["rangemode"] = "tozero"
     title = f"{told(metric)} of {counted(len(runs), 'run')}"
-    return Figure(name, title, _curve_words(runs, target, metric), traces, layout, columns)
+    return Figure(name, title, words, traces, layout, columns)
 
 
 def _line(run: ReadRun, times: Any, values: Any, look: tuple[str, str], is_first: bool) -> Trace:

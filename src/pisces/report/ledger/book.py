@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections import deque
@@ -39,11 +40,14 @@ class Seen:
 class Ledger:
     """One run folder's log in columns, as far as it was read.
 
-    `revision` grows whenever something new was read or reading began anew; `is_whole` says that
-    all there was at the last look is in, `share_read` how much of it; `problem` why nothing more
-    can be read, in words (what was read stays). Whoever looks from several threads need not care:
-    reading and all questions to it hold `lock`.
+    `revision` grows whenever something new was read, reading began anew or came to a problem, and
+    no two ledgers share one; `is_whole` says that all there was at the last look is in,
+    `share_read` how much of it; `problem` why nothing more can be read, in words (what was read
+    stays). Whoever looks from several threads need not care: reading and all questions to it hold
+    `lock`.
     """
+
+    _revisions = itertools.count(1)
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = monotonic) -> None:
         self.path = Path(folder)
@@ -81,7 +85,7 @@ class Ledger:
             with self.follower.open() as file:
                 if not self.follower.is_same(file, self._inode) or self._is_mended(file):
                     self._begin()
-                    self.revision += 1
+                    self._change()
                     now = self.follower.look()
                 self._inode = now.inode
                 self._take(file, until_s)
@@ -96,10 +100,10 @@ class Ledger:
         """The log cannot be read: it is gone, or not there yet, or not ours to read."""
         if self.follower.position and isinstance(error, FileNotFoundError):
             self._begin()
-            self.revision += 1
+            self._change()
         self.is_whole, self.share_read = True, 1.0
         if not isinstance(error, FileNotFoundError):
-            self.problem = f"cannot read {self.path / EVENTS}: {error.strerror or error}"
+            self._stumble(f"cannot read {self.path / EVENTS}: {error.strerror or error}")
 
     def _is_mended(self, file: BinaryIO) -> bool:
         """Does something else stand where the damaged line was?"""
@@ -117,7 +121,7 @@ class Ledger:
             num = self._take_lines(lines)
             if num:
                 self.follower.step(lines[:num])
-                self.revision += 1
+                self._change()
             if num < len(lines):
                 self._stop_at(lines[num], is_last=self.follower.is_last(file, lines[num : num + 1]))
                 break
@@ -139,11 +143,19 @@ class Ledger:
         if is_last and not line.endswith(b"}"):
             return  # it is being written, or the run was killed while it was
         self._damaged = line[:512] + b"\n" if len(line) < 512 else line[:512]
-        self.problem = (
+        self._stumble(
             f"{self.path / EVENTS}, line {self.notes.num_lines + 1}: not an event but "
             f"{line[:40]!r}; the file was damaged after it was written: restore it or remove that "
             "line"
         )
+
+    def _stumble(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            self._change()
+
+    def _change(self) -> None:
+        self.revision = next(self._revisions)
 
     def _note_seen(self) -> None:
         """Remember how far the run is, once all is read that there was when we came."""
@@ -157,19 +169,28 @@ class Ledger:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of all metrics evaluated so far, in the order in which they turned up."""
-        return tuple(self.notes.metrics)
+        with self.lock:
+            return tuple(self.notes.metrics)
 
     @property
     def has_decisions(self) -> bool:
         """Does the log say why clients were picked?"""
-        return len(self.notes.picks.decisions) > 0
+        with self.lock:
+            return len(self.notes.picks.decisions) > 0
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What scores are made of, by name, as far as the log says."""
+        with self.lock:
+            return self.notes.picks.names
 
     def curve(self, metric: str) -> tuple[Floats, Floats]:
         """Instants and values of a metric, NaN where it was not a number."""
-        table = self.notes.metrics.get(metric)
-        if table is None:
-            return np.empty(0), np.empty(0)
-        return self.notes.evaluations["at"][table["row"]], table["value"].copy()
+        with self.lock:
+            table = self.notes.metrics.get(metric)
+            if table is None:
+                return np.empty(0), np.empty(0)
+            return self.notes.evaluations["at"][table["row"]], table["value"].copy()
 
     def setting(self, table: str, key: str) -> Any:
         """What the config says there; None where it says nothing or cannot be read."""

@@ -45,7 +45,7 @@ def _is_usual_joined(line: Line) -> bool:
 def _is_usual_started(line: Line) -> bool:
     task, client, version = line["task"], line["client"], line["version"]
     return (
-        len(line) == 5
+        len(line) == 5 + _has_steps(line)
         and type(task) is type(client) is type(version) is int
         and 0 <= client < MOST_CLIENTS
         and 0 <= task < MOST
@@ -58,7 +58,7 @@ def _is_usual_arrived(line: Line) -> bool:
     size, loss, rms = line["num_examples"], line["loss"], line["loss_rms"]
     left, latency = line["loss_left"], line["latency_s"]
     return (
-        len(line) == 10
+        len(line) == 10 + _has_steps(line)
         and type(task) is type(client) is type(version) is type(size) is int
         and 0 <= client < MOST_CLIENTS
         and 0 <= task < MOST
@@ -69,6 +69,12 @@ def _is_usual_arrived(line: Line) -> bool:
         and (left is None or (type(left) is float and left - left == 0.0))
         and (latency is None or (type(latency) is float and latency - latency == 0.0))
     )
+
+
+def _has_steps(line: Line) -> bool:
+    """Are steps told, and a count? What is told otherwise makes a line of unusual length."""
+    steps = line.get("num_steps")
+    return type(steps) is int and 0 <= steps < MOST
 
 
 def _is_usual_picked(line: Line) -> bool:

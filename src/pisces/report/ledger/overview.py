@@ -11,7 +11,7 @@ from pisces.errors import RunError
 from pisces.report.ledger.book import Ledger
 from pisces.report.ledger.pace import is_locked, is_written, left, silent_s, speeds_of
 from pisces.report.ledger.rows import STATUSES, status_codes
-from pisces.report.ledger.summary import counted, metric_of, reached_at, target_of
+from pisces.report.ledger.summary import ReadRun, counted, metric_of, reached_at, target_of
 from pisces.report.ledger.tables import WAITING
 from pisces.stop import lower_is_better
 
@@ -87,7 +87,7 @@ def overview(ledger: Ledger) -> Overview:
 
 
 def _overview(ledger: Ledger) -> Overview:
-    notes, total = ledger.notes, counted(ledger)
+    run, notes, total = ReadRun.of(ledger), ledger.notes, counted(ledger)
     state, metric, target = _state(ledger), metric_of(ledger), target_of(ledger)
     rest = left(ledger, is_over=state == "finished")
     codes = np.bincount(status_codes(ledger), minlength=len(STATUSES))
@@ -95,9 +95,9 @@ def _overview(ledger: Ledger) -> Overview:
     concurrency = ledger.setting("clients", "concurrency")
     speeds = speeds_of(ledger) if state == "running" else {}
     return Overview(
-        name=_told(ledger, "name"),
-        protocol=_told(ledger, "protocol"),
-        seed=_seed(ledger),
+        name=run.name,
+        protocol=run.protocol,
+        seed=run.seed,
         state=state,
         reason=notes.reason,
         clock="wall" if ledger.run.is_served or is_journalled(ledger) else "virtual",
@@ -153,21 +153,6 @@ def _state(ledger: Ledger) -> State:
 def is_journalled(ledger: Ledger) -> bool:
     """Does the run keep a journal, as those in real time do?"""
     return (ledger.path / "journal").is_dir()
-
-
-def _told(ledger: Ledger, what: str) -> str:
-    """Name or protocol; the folder's name where the config cannot be read."""
-    try:
-        return str(getattr(ledger.run, what))
-    except RunError:
-        return ledger.path.resolve().name
-
-
-def _seed(ledger: Ledger) -> int | None:
-    try:
-        return ledger.run.seed
-    except RunError:
-        return None
 
 
 def _updates_per_s(ledger: Ledger) -> float | None:

@@ -31,8 +31,6 @@ class ClientRow:
     latency_s: float | None
     loss: float | None
     staleness: int | None  # of its last aggregated update
-    utility: float | None
-    discount: float | None
     score: float | None
     terms: dict[str, float | None]
     picks: int
@@ -149,7 +147,7 @@ def _keys(ledger: Ledger, order: str, codes: NDArray[np.int64]) -> NDArray[np.fl
     if order in (*NUMBERS, *MORE_NUMBERS):
         keys: NDArray[np.float64] = clients[order].astype(np.float64)
         return np.where(keys < 0, np.nan, keys) if order != "loss" else keys
-    if order in ("utility", "discount", "score") or order in picks.names:
+    if order == "score" or order in picks.names:
         return picks.term_of(clients["scored"], order)
     known = ", ".join((*NUMBERS, *MORE_NUMBERS, "status", "name", "score", *picks.names))
     raise ConfigError(f"clients are not sorted by {order!r}: choose one of {known}")
@@ -187,8 +185,6 @@ def row_of(ledger: Ledger, row: int, codes: NDArray[np.int64] | None = None) -> 
         latency_s=number_or_none(cell["latency_s"]),
         loss=number_or_none(cell["loss"]),
         staleness=count_or_none(cell["staleness"]),
-        utility=terms.get("utility"),
-        discount=terms.get("discount"),
         score=terms.get("score"),
         terms=terms,
         picks=cell["picks"],

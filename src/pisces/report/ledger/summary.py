@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.record.sound import is_summary
 from pisces.record.summary import time_to_target
@@ -21,6 +22,11 @@ from pisces.stop import lower_is_better
 
 def counted(ledger: Ledger) -> dict[str, Any]:
     """All counts by name, as `Tally.summary` has them."""
+    with ledger.lock:
+        return _counted(ledger)
+
+
+def _counted(ledger: Ledger) -> dict[str, Any]:
     notes, counts = ledger.notes, ledger.notes.counts
     num = notes.staleness.total()
     total = sum(staleness * times for staleness, times in notes.staleness.items())
@@ -106,6 +112,14 @@ class ReadRun(Run):
     def of(cls, ledger: Ledger) -> ReadRun:
         """The run of this ledger."""
         return cls(ledger.path, ledger)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """As the ledger has read it; empty where it cannot be, for the log says the rest."""
+        try:
+            return self.ledger.run.config
+        except RunError:
+            return {}
 
     @property
     def summary(self) -> dict[str, Any]:
