@@ -102,7 +102,8 @@ class Made:
         loss = float(self._rng.lognormal(0.0, 0.3))
         told = {"loss": loss, "loss_rms": 1.1 * loss, "loss_left": loss / 3}
         told["latency_s"] = float(self._latency[client])
-        yield {"kind": "arrived", "at": at, **own, "version": version, "num_examples": 50, **told}
+        size = {"version": version, "num_examples": 50}
+        yield {"kind": "arrived", "at": at, **own, **size, **told, "num_steps": 10}
         if loss > 2.0:
             yield {"kind": "outlier", "at": at, **own, "credits": 4}
         self._buffer.append((task, version))

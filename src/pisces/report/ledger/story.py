@@ -208,7 +208,7 @@ def why(fate: Fate, decision: dict[str, Any], terms: dict[str, float | None]) ->
     if score < lowest:
         return f"Free, but its score {score:.4g} is below {lowest:.4g}, the least picked."
     if score == lowest:
-        return f"Free; its score {score:.4g} equals the least picked, and the tie was drawn."
+        return f"Free; its score {score:.4g} is that of the least picked, as far as the log tells."
     return (
         f"Free; its score as last recorded, {score:.4g}, is not below the least picked "
         f"({lowest:.4g}): it had changed by then, or chance has a say."
