@@ -107,8 +107,9 @@ def test_sigterm_leaves_nothing_behind(start: Callable[..., Any], small: str, se
     send(signal.SIGTERM)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    waits, told = err.splitlines()
-    assert waits == "waiting for the run under way to be saved"
+    *waits, told = err.splitlines()
+    assert waits in ([], ["waiting for the run under way to be saved"])
+    assert waits or sent_to == "everybody"  # of whom the run may have heard it first
     assert told == "interrupted: 0 of 3 runs are done; the same command with --out o goes on"
     assert "1 cut short" in out
     until(lambda: is_gone(process.pid))

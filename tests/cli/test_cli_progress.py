@@ -35,8 +35,8 @@ LINES: list[dict[str, Any]] = [
 
 def standing(stop: StopAt | None = None, **changes: Any) -> Standing:
     found = Standing(changes.get("protocol", "pisces"), changes.get("seed", 1), stop or StopAt())
-    for line in LINES:
-        found.add(line)
+    for told in LINES:
+        found.add(told)
     return found
 
 
@@ -290,7 +290,7 @@ def test_a_run_stands_by_its_entries_where_its_lines_say(
 ) -> None:
     entries: list[Entry] = []
     monkeypatch.setattr(Memory, "record", lambda _memory, entry: entries.append(entry))
-    trouble = Failures(crash=0.1, dropout=0.1, return_after_s=5.0)
+    trouble = Failures(crash=0.2, dropout=0.3, return_after_s=5.0)
     simulate(protocol, World(odd_every=4, credits=2, failures=trouble), decisions=True)
     stop = StopAt(target=0.5)
     told, noted = (Standing(protocol, 1, stop, now=_no_clock) for _ in range(2))

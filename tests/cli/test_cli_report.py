@@ -196,7 +196,8 @@ def test_files_of_runs_without_a_common_target(
     assert pisces("run", small, *args, "--out", "runs/second").code == 0
     ran = pisces("report", "runs", "--csv", "all")
     assert (ran.code, ran.out.splitlines()[0]) == (0, "file: all/curve.csv")
-    assert ran.err.startswith("no table: these runs have no target in common")
+    assert "no table: these runs have no target in common" in ran.err
+    assert "left out: timeline, intervals, losses, scores: of one run only" in ran.err
 
 
 @pytest.mark.parametrize(

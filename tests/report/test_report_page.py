@@ -155,7 +155,7 @@ def test_one_run_is_told_and_drawn(run: Run) -> None:
 def test_several_runs_are_compared(several: list[Run]) -> None:
     text = Seen(page(several, 0.01)).text
     assert "6 runs of 3 protocols (pisces, " in text
-    assert "of seeds 1 to 2." in text
+    assert "of seeds 1 to 2: 6 clients." in text
     assert "A closer look: pisces (seed 1)" in text
     assert "for seed in 1 2; do pisces run fedbuff.toml --seed $seed; done" in text
 

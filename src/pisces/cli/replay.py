@@ -35,7 +35,7 @@ def replay(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it: a .png or .svg file.")
+        Path | None, typer.Option(metavar="FILE", help="Draw it: a .png, .svg or .pdf file.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -21,7 +21,7 @@ MOST_BARS = 40
 
 
 def draw(replays: Sequence[Replayed], path: str | Path) -> None:
-    """Staircases on the left, shares of updates by staleness on the right; as PNG or SVG."""
+    """Staircases on the left, shares of updates by staleness on the right; as PNG, SVG or PDF."""
     path = drawable(path)
     first = replays[0]
     figure = Figure(figsize=SIZE, layout="constrained")
