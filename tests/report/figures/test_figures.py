@@ -145,7 +145,9 @@ def test_a_timeline_of_too_many_tasks_is_shaded(tmp_path: Path) -> None:
     ledger = ledger_of(tmp_path, lines)
     busy = timeline(ledger, colour="outcome")
     assert busy.data[0]["type"] == "heatmap"
-    shares = np.array(busy.data[0]["z"])
+    assert busy.data[0]["colorbar"]["ticktext"] == ["aggregated"]
+    assert set(busy.columns["commonest_outcome"]) == {"aggregated"}
+    shares = np.array(busy.columns["busy_share"]).reshape(2, 90)
     # A piece of 2000 / 90 s may hold half a task of client 0 more or less.
     np.testing.assert_allclose(shares[0], 0.5, atol=0.02)
     np.testing.assert_allclose(shares[1], 1.0, atol=1e-9)
@@ -154,6 +156,51 @@ def test_a_timeline_of_too_many_tasks_is_shaded(tmp_path: Path) -> None:
     assert "zoom in" in busy.words
     check(busy)
     assert timeline(ledger, until=100.0).data[0]["type"] == "bar"
+
+
+def test_who_worked_in_vain_is_seen_in_a_shaded_timeline(tmp_path: Path) -> None:
+    lines: list[Line] = []
+    for n in range(1600):  # of client 0 all is aggregated, of 1 all is dropped, 2 fails at the end
+        for client in range(2) if n < 1500 else range(3):
+            told = {"task": 3 * n + client, "client": client, "version": n}
+            lines.append(line("started", float(n), **told))
+            if client == 2:
+                lines.append(line("failed", n + 0.9, **told, reason="crashed"))
+                continue
+            lines.append(line("arrived", n + 0.9, **told, num_examples=1, loss=1.0))
+            if client == 1:
+                lines.append(line("dropped", n + 0.9, task=3 * n + 1, reason="too late"))
+        own = {"tasks": [3 * n], "staleness": [2], "weights": [1.0]}
+        lines.append(line("aggregated", n + 0.9, version=n + 1, **own))
+    ledger = ledger_of(tmp_path, lines)
+    by_staleness = timeline(ledger)
+    stale, unused = (np.array(trace["z"], float) for trace in by_staleness.data)
+    assert not np.isnan(stale[0]).any()
+    assert np.isnan(stale[1:]).all()
+    assert np.isnan(unused[0]).all()
+    assert (unused[1] == 1).all()
+    assert np.isnan(unused[2][:84]).all()
+    assert (unused[2][85:] == 1).all()
+    assert by_staleness.data[1]["text"][1][0] == "dropped"
+    assert "Grey: at work" in by_staleness.words
+    assert "1,600 aggregated with staleness 2; 1,600 dropped; 100 failed" in by_staleness.words
+    check(by_staleness)
+    by_outcome = timeline(ledger, colour="outcome")
+    (trace,) = by_outcome.data
+    assert trace["colorbar"]["ticktext"] == ["aggregated", "dropped", "failed"]
+    cells = np.array(trace["z"], float)
+    assert (cells[0] == 0).all()
+    assert (cells[1] == 1).all()
+    assert np.isnan(cells[2][0])
+    assert cells[2][-1] == 2
+    check(by_outcome)
+
+
+def test_a_timeline_says_whose_tasks_it_shows(tmp_path: Path) -> None:
+    ledger = ledger_of(tmp_path)
+    assert "4 tasks of the 3 clients that ever worked" in timeline(ledger).words
+    assert "of clients 2 to 3 of the 3 that ever worked" in timeline(ledger, first=1).words
+    assert "1 waiting; 1 failed" in timeline(ledger).words
 
 
 def test_pieces_in_which_nobody_worked_stay_empty(tmp_path: Path) -> None:
