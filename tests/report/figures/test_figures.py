@@ -82,6 +82,8 @@ def test_curve(tmp_path: Path) -> None:
     assert other.columns["loss"] == [2.3, None]
     assert "shapes" not in other.layout  # the target is one of accuracy
     assert "not reached yet" in curve(ledger_of(tmp_path), target=0.9).words
+    over = ledger_of(tmp_path, [*HAND, line("stopped", 12.0, reason="time")])
+    assert "the target 0.9 was not reached." in curve(over, target=0.9).words
     assert "never evaluated" in curve(ledger_of(tmp_path), "beauty").words
 
 
@@ -254,7 +256,7 @@ def test_contributors(tmp_path: Path) -> None:
         for n in range(1000)
     ]
     figure = contributors(ledger_of(tmp_path, lines))
-    assert "4 versions stand together" in figure.words
+    assert "each bar is 4 versions" in figure.words
     assert set(figure.columns["updates"]) == {2.0}
     assert set(figure.columns["weight_max"]) == {0.2}
 
@@ -265,6 +267,7 @@ def test_staleness(tmp_path: Path) -> None:
     assert figure.data[0]["y"] == [50.0, 50.0]
     assert figure.layout["shapes"][0]["x0"] == 2.0
     assert "none beyond the bound 2" in figure.words
+    assert figure.layout["xaxis"]["dtick"] == 1
     far = line("aggregated", 20.0, version=3, tasks=[], staleness=[10**12], weights=[])
     figure = staleness(ledger_of(tmp_path, [*HAND, far]))
     assert "1 beyond the bound 2" in figure.words
@@ -280,6 +283,8 @@ def test_losses_and_credits(tmp_path: Path) -> None:
     assert by_name["outlier"]["y"] == [9.0]
     assert by_name["credits left"]["y"] == [4]
     assert "no judge by clusters" in figure.words
+    usual = [own for own in HAND if own["kind"] != "outlier"]
+    assert "judge" not in losses(ledger_of(tmp_path / "usual", usual)).words
 
 
 CLUSTERS = [
@@ -348,7 +353,7 @@ def test_comparisons_by_hand(tmp_path: Path) -> None:
     figure = compare_times(ledgers, 0.5)
     assert figure.columns["time_to_target_s"] == [10.0, 20.0, 30.0, None]
     assert figure.data[0]["x"] == [15.0]
-    assert "fedbuff: not reached (1 of 2)" in figure.words
+    assert "fedbuff: reached by 1 of 2" in figure.words
     check(figure)
     # 30 / 10 = 3 with seed 1, and more than 100 / 20 = 5 with seed 2: at least 4 in the median.
     figure = compare_speedups(ledgers, 0.5)

@@ -224,8 +224,9 @@ def _whose(span: Span) -> str:
         return f"the {counted(num, 'client')} that ever worked"
     if not num:
         return f"none of the {counted(span.num_worked, 'client')} that ever worked"
-    own = f"{span.first + 1:,} to {span.first + num:,}" if num > 1 else f"{span.first + 1:,}"
-    return f"{'clients' if num > 1 else 'client'} {own} of the {span.num_worked:,} that ever worked, by id"
+    first, last = span.first + 1, span.first + num
+    own = f"clients {first:,} to {last:,}" if num > 1 else f"client {first:,}"
+    return f"{own} of the {span.num_worked:,} that ever worked, by id"
 
 
 def _columns(ledger: Ledger, span: Span) -> dict[str, list[Cell]]:
