@@ -61,6 +61,17 @@ class Result:
         evaluated = [(e["at"], metrics_of(e)) for e in self.lines if e["kind"] == "evaluated"]
         return curve(evaluated, metric)
 
+    def __repr__(self) -> str:
+        """One line: what it was, how it ended, and how good it got."""
+        s = self.summary
+        metric = s.get("metric")
+        best = (s.get("best") or {}).get(metric)
+        told = [str(s.get("protocol") or "a run"), str(s.get("reason") or "not over")]
+        told.append(f"{s.get('versions', 0)} versions")
+        told += [] if best is None else [f"best {metric} {best:.4g}"]
+        told += [] if self.folder is None else [str(self.folder)]
+        return " ".join(f"<Result: {', '.join(told)}>".split())
+
     def _repr_html_(self) -> str:
         """What a notebook shows of it."""
         from pisces.report.card import card  # matplotlib is slow to import

@@ -106,7 +106,7 @@ def _columns(
         Column("time", cells(lambda run: f"{run.at:,.0f} s"), 1, TIME),
         Column("version", cells(lambda run: str(run.version)), 6),
         Column("updates", cells(lambda run: str(run.num_updates)), 7),
-        Column("running", cells(lambda run: str(run.num_running)), 8),
+        Column("running", cells(lambda run: str(run.num_at_work)), 8),
         Column(plain_text(metric), cells(lambda run: number(run.value))),
         Column("best", cells(lambda run: number(run.best)), 2, NUMBER),
     ]

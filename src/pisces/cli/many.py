@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from pisces import config
 from pisces.cli.boards import Board
+from pisces.cli.console import stderr
 from pisces.cli.progress import REFRESH_S, Manner, shown
 from pisces.cli.standing import Standing
 from pisces.config import Config
@@ -175,6 +176,9 @@ class Crew:
     def __exit__(self, *error: object) -> None:
         """Interrupt the runs under way, wait for them, and end the workers."""
         busy = set(self._busy)
+        if busy and self.interrupted:
+            runs = "the run" if len(busy) == 1 else f"the {len(busy)} runs"
+            stderr.print(f"waiting for {runs} under way to be saved", highlight=False)
         while busy:
             _interrupt_workers()  # again and again: one that is being set up does not listen yet
             busy = wait(busy, REFRESH_S).not_done

@@ -14,7 +14,7 @@ from pisces.cli.console import Json, print_json, stdout
 from pisces.cli.sharing import Csv, Figures, Html, Pdf, Png, Svg, Wanted, Width, warn, write
 from pisces.errors import RunError
 from pisces.record.reader import Run, find_runs
-from pisces.report.compare import compare, is_cut_short
+from pisces.report.compare import compare, in_order, is_cut_short
 from pisces.report.settings import differences_of_world
 from pisces.report.table import comparison_table, run_table
 from pisces.stop import lower_is_better
@@ -73,6 +73,8 @@ def report(
     by = metric or _common(runs, "metric") or "accuracy"
     _check_target(runs, goal, by)
     _warn_of_differences(runs)
+    if wanted.places and len(runs) > 1 and goal is not None:
+        runs = in_order(runs, compare(runs, goal, metric=by, reference=reference))
     files = write(wanted, runs, goal, by, reference) if wanted else []
     # Whoever asks for files wants these, and none beside the runs.
     pictures = out or (None if wanted else folders[0])
@@ -105,6 +107,7 @@ def show_comparison(
     Runs cut short are drawn only where there are no others, and then without the target.
     """
     rows = compare(runs, target, metric=metric, reference=reference)
+    runs = in_order(runs, rows)
     over = [run for run in runs if not is_cut_short(run)]
     pictures = _draw(over, target, metric, out) if over else _draw(runs, None, metric, out)
     if as_json:

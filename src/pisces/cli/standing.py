@@ -28,6 +28,7 @@ class Standing:
     at: float = 0.0
     version: int = 0
     num_running: int = 0
+    num_before: int = 0  # running while the clock last moved
     num_updates: int = 0
     value: float | None = None
     best: float | None = None
@@ -89,7 +90,7 @@ class Standing:
         if self.begun_at is None:
             self.begun_at = self.now()
         if at > self.at:  # an evaluation may be told late
-            self.at = at
+            self.at, self.num_before = at, self.num_running
 
     def _judge(self, at: float, value: float | None) -> None:
         known = value is not None and math.isfinite(value)
@@ -116,6 +117,12 @@ class Standing:
     def has_begun(self) -> bool:
         """Has anything been recorded?"""
         return self.at > 0 or self.num_running > 0 or self.reason is not None
+
+    @property
+    def num_at_work(self) -> int:
+        """Tasks under way until now: in an instant one has arrived, and the next not yet started."""
+        is_moving = self.at > 0 and self.reason is None
+        return self.num_before if is_moving else self.num_running
 
     @property
     def share(self) -> float:

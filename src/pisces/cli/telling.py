@@ -142,7 +142,7 @@ def _facts(run: Standing) -> str:
     metric = run.stop.metric
     told = [f"version {run.version}", f"{run.num_updates} updates"]
     if run.reason is None:
-        told.append(f"{run.num_running} running")
+        told.append(f"{run.num_at_work} running")
     if run.value is not None:
         told.append(f"{metric} {number(run.value)}")
     if run.best is not None:
@@ -199,7 +199,7 @@ def _described(run: Standing) -> dict[str, Any]:
         "at": run.at,
         "version": run.version,
         "updates": run.num_updates,
-        "running": run.num_running,
+        "running": run.num_at_work,
         "metric": run.stop.metric,
         "value": run.value,
         "best": run.best,

@@ -23,8 +23,12 @@ from pisces.record.writer import CLIENTS, CONFIG, EVENTS, MODEL, SUMMARY, read_f
 if TYPE_CHECKING:
     import torch
 
-# Settings of runs that may differ in a comparison: how they are made, not the world they meet.
-MAY_DIFFER = ("protocol", "protocols", *ANSWERS, "seed", "stop", "evaluate")
+# Settings of runs that may differ in a comparison: how they are made, saved and told of, not the
+# world they meet.
+MAY_DIFFER = (
+    *("protocol", "protocols", *ANSWERS, "seed", "stop", "evaluate"),
+    *("checkpoint", "record", "network"),
+)
 NUM_NEARBY = 5  # run folders named in an error message, so that it stays readable
 
 

@@ -18,6 +18,7 @@ DIFFERS = {
     "called off": "whom to call off",
     "started": "how many to start",
 }
+MOST_IMPOSSIBLE = 0.2  # of the starts after the first difference; beyond it is but a tendency
 _LIMITS = {"target": "its target", "patience": "its patience"}
 
 
@@ -51,6 +52,7 @@ def caveats(
     """All that is to be said of this replay, the weightiest first."""
     return (
         *(f"a run with this pace would be refused: {reason}" for reason in refused),
+        *_of_the_impossible(recorded, other),
         *_after_the_difference(recorded, other),
         *_of_starts(other.loop.unknown),
         *_of_tasks(other.loop.unknown),
@@ -74,12 +76,20 @@ def _after_the_difference(recorded: Recorded, other: Compared) -> Iterator[str]:
         )
 
 
+def _of_the_impossible(recorded: Recorded, other: Compared) -> Iterator[str]:
+    num, after = other.loop.unknown.num_impossible, recorded.num_starts - other.num_starts
+    if not num:
+        return
+    told = (
+        f"{counted(num, 'start')} could not have been: the client's update was still waiting; "
+        "another would have been picked"
+    )
+    is_much = num > MOST_IMPOSSIBLE * after
+    share = f" ({num / after:.0%} of those after the first difference)" if after else ""
+    yield f"a tendency only: {told}{share}" if is_much else told
+
+
 def _of_starts(unknown: Unknown) -> Iterator[str]:
-    if unknown.num_impossible:
-        yield (
-            f"{counted(unknown.num_impossible, 'start')} could not have been: the client's "
-            "update was still waiting; another would have been picked"
-        )
     if unknown.num_unwanted:
         starts = counted(unknown.num_unwanted, "start")
         yield f"{starts} would not have been made: this pace had no seat then"

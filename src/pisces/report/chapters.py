@@ -17,6 +17,7 @@ from pisces.report.markup import Html, joined, tag
 from pisces.report.page_tables import comparison_table, cost_table
 from pisces.report.sentences import about_comparison, about_run, count, listed
 from pisces.report.settings import differences_of_world
+from pisces.report.worlds import what_was_learnt
 
 MOST_PORTRAITS = 4  # runs that are drawn one by one
 FEWER_ROWS = (20, 10, 5)  # clients of a timeline, where the usual number has too many tasks
@@ -175,13 +176,13 @@ def _short_of_all(
         chapter.say(
             _bullets(
                 [
-                    f"{count(len(runs), 'run')} of {names}.",
+                    f"{count(len(runs), 'run')} of {names}{what_was_learnt(runs)}.",
                     "They have no target in common, so times to it are not compared.",
                 ]
             )
         )
     else:
-        chapter.say(_bullets(list(about_comparison(rows, target=target, metric=metric))))
+        chapter.say(_bullets(list(about_comparison(rows, runs, target=target, metric=metric))))
     return chapter
 
 

@@ -110,6 +110,12 @@ def compare(
     return sorted(rows, key=lambda row: (row.protocol != reference, *_place(row, metric)))
 
 
+def in_order(runs: Iterable[Run], rows: Iterable[Row]) -> list[Run]:
+    """Runs as their protocols stand in a table: all that is told of them is in one order."""
+    places = {row.protocol: place for place, row in enumerate(rows)}
+    return sorted(runs, key=lambda run: places[run.protocol])
+
+
 def is_cut_short(run: Run) -> bool:
     """Was it interrupted, or killed, or is it not over yet?"""
     return run.summary["reason"] in (None, "interrupted")

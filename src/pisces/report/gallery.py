@@ -65,7 +65,7 @@ class Picture:
     def missing(self, material: Material) -> str | None:
         """Why it is not drawn of these runs, if so, and what to do."""
         if self.of_one and len(material.all_runs) > 1:
-            return f"it is of one run, and there are {len(material.all_runs)}: give one run folder"
+            return f"of one run only, and there are {len(material.all_runs)}: give one run folder"
         if self.needs_target and material.target is None:
             return "there is no target: say one with --target 0.9"
         if self.needs_target and material.goal is None:
@@ -84,10 +84,7 @@ def chosen(names: Iterable[str], material: Material) -> dict[str, Picture]:
             raise RunError(f"figure {name!r}: {missing}")
     if asked:
         return {name: PICTURES[name] for name in asked}
-    able = {name: picture for name, picture in PICTURES.items() if not picture.missing(material)}
-    if len({run.protocol for run in material.runs}) == 1:
-        able.pop("times", None)  # one bar beside nothing tells nothing; who wants it names it
-    return able
+    return {name: picture for name, picture in PICTURES.items() if not picture.missing(material)}
 
 
 def drawn(name: str, material: Material, paper: Paper = SCREEN) -> Figure | None:

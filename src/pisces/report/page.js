@@ -33,6 +33,7 @@
     return value;
   };
   const config = { responsive: true, displaylogo: false, showTips: false };
+  Plotly.setPlotConfig({ logging: 0 }); // it warns of every bar coloured by a number
   const draw = (place) => {
     const { data, layout } = figures[place.dataset.figure];
     const ink = css("--ink");
@@ -55,7 +56,12 @@
       first(entry.target);
     }
   }, { rootMargin: "600px" });
-  places.forEach((place) => watcher.observe(place));
+  // Room for each as high as it will be: nothing jumps, and none has a gap below it.
+  for (const place of places) {
+    const { height } = figures[place.dataset.figure].layout;
+    if (height) place.style.minHeight = `${height}px`;
+    watcher.observe(place);
+  }
   dark.addEventListener("change", drawAll);
   const all = () => places.forEach((p) => (p.dataset.drawn ? draw(p) : first(p)));
   window.addEventListener("beforeprint", () => { printing = true; all(); });

@@ -19,6 +19,7 @@ from pisces.errors import MissingPackageError, RunError
 from pisces.record.reader import Run
 from pisces.record.writer import replace_file
 from pisces.report.chapters import Chapter, chapters, title_of
+from pisces.report.compare import compare, in_order
 from pisces.report.markup import Html, data_block, joined, tag
 
 PLOTLY = Path("package_data", "plotly.min.js")
@@ -50,6 +51,8 @@ def page(
         raise RunError("there are no runs to tell of: give at least one run folder")
     library = _Script.of(_plotly())
     own = _Script.of(_file("page.js"))
+    if target is not None and len(runs) > 1:
+        runs = in_order(runs, compare(runs, target, metric=metric, reference=reference))
     parts = list(chapters(runs, target, metric, reference))
     figures = [figure for chapter in parts for figure in chapter.figures]
     title = title_of(runs)

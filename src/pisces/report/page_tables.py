@@ -9,7 +9,7 @@ import numpy as np
 
 from pisces.report.compare import Row
 from pisces.report.markup import Html, joined, table, tag
-from pisces.report.table import duration, speedup_text, time_text
+from pisces.report.table import duration, in_bytes, speedup_text, time_text
 
 MOST_COST_ROWS = 8  # runs whose costs have a row each
 HEADS = {"name": "run", "time_s": "time", "wall_s": "wall time", "reason": "ended by"}
@@ -87,6 +87,8 @@ def _told(key: str, value: Any) -> str:
         return "-"
     if isinstance(value, str):
         return value
+    if key.endswith("bytes"):
+        return in_bytes(value)
     return duration(value) if key.endswith("_s") else _number(value)
 
 

@@ -20,6 +20,7 @@ from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.report.compare import by_protocol
 from pisces.report.paper import SCREEN, Paper, drawable, literal, save
+from pisces.report.picked import Part, are_alike, draw_picks
 from pisces.report.sheets import (
     BAND,
     MIDDLE,
@@ -28,7 +29,6 @@ from pisces.report.sheets import (
     add_legend,
     at_most_one,
     draw_curves,
-    draw_dots,
     draw_target,
     sheet_of,
     styles_of,
@@ -154,16 +154,23 @@ def histograms(runs: Iterable[Run], *, paper: Paper = SCREEN) -> Figure:
 
 
 def picks(runs: Iterable[Run], *, paper: Paper = SCREEN) -> Figure:
-    """How often each client was picked against how much data it has; a dot per client and seed."""
+    """How often each client was picked against how much data it has; a dot per client and seed.
+
+    Where all have about as much, they stand in a row instead, the most picked first. Those that
+    were distrusted are crosses.
+    """
     groups = list(_groups(runs))
+    parts = [[Part.of(run) for run in group.runs] for group in groups]
+    in_a_row = are_alike([part.sizes for own in parts for part in own])
+    xlabel = "clients, the most picked first" if in_a_row else "samples of the client"
     with paper.drawing():
-        figure, panels = sheet_of(
-            len(groups), "samples of the client", "times picked", sharey=True, paper=paper
-        )
-        for axes, group in zip(panels, groups, strict=True):
-            for part in (run.tally().involvement() for run in group.runs):
-                draw_dots(axes, group.style, part.num_examples, part.num_started)
-            axes.set_title(literal(group.name), fontsize="medium")
+        figure, panels = sheet_of(len(groups), xlabel, "times picked", sharey=True, paper=paper)
+        for axes, group, own in zip(panels, groups, parts, strict=True):
+            for part in own:
+                draw_picks(axes, group.style, part, in_a_row=in_a_row)
+            crosses = any(part.is_distrusted.any() for part in own)
+            title = literal(group.name) + ("\n(x: distrusted)" if crosses else "")
+            axes.set_title(title, fontsize="medium")
             axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
     return figure
 

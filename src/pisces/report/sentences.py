@@ -9,6 +9,8 @@ from pisces.record.reader import Run
 from pisces.report.compare import Row, is_cut_short
 from pisces.report.estimate import MIN_BOOTSTRAP
 from pisces.report.table import duration, num_called_off
+from pisces.report.worlds import count as count  # found here, too
+from pisces.report.worlds import harm_in, manners, what_was_learnt
 
 MOST_NAMED = 10  # in one sentence
 REASONS: Mapping[str, str] = {
@@ -44,10 +46,13 @@ def about_run(
     if s["max_staleness"] is not None:
         yield _staleness(s, bound)
     yield _trust(s)
+    yield from harm_in(run)
     yield from _trouble(s)
 
 
-def about_comparison(rows: Sequence[Row], *, target: float, metric: str) -> Iterator[str]:
+def about_comparison(
+    rows: Sequence[Row], runs: Sequence[Run], *, target: float, metric: str
+) -> Iterator[str]:
     """Protocols side by side: the first row is the one whose speed-ups are told."""
     seeds = dict.fromkeys(seed for row in rows for seed in row.seeds)
     num_runs = sum(len(row.seeds) for row in rows)
@@ -56,9 +61,11 @@ def about_comparison(rows: Sequence[Row], *, target: float, metric: str) -> Iter
     else:
         yield (
             f"{count(num_runs, 'run')} of {count(len(rows), 'protocol')} "
-            f"({listed([row.protocol for row in rows])}), {_seeds(list(seeds))}."
+            f"({listed([row.protocol for row in rows])}), {_seeds(list(seeds))}"
+            f"{what_was_learnt(runs)}."
         )
         yield from (_reached(row, target, metric) for row in rows if row.seeds)
+        yield from (manners(row, runs) for row in rows if row.seeds)
     yield from (_speedup(rows[0].protocol, row) for row in rows[1:] if row.speedup is not None)
     yield from (_unknown(rows[0].protocol, row) for row in rows[1:] if row.speedup is None)
     cut = [(row.protocol, row.num_cut_short) for row in rows if row.num_cut_short]
@@ -71,16 +78,13 @@ def about_comparison(rows: Sequence[Row], *, target: float, metric: str) -> Iter
         )
 
 
-def count(num: float, noun: str, plural: str | None = None) -> str:
-    """`1 run`, `2 runs`, `no runs`."""
-    word = noun if num == 1 else plural or f"{noun}s"
-    return f"{'no' if num == 0 else f'{num:,.0f}'} {word}"
-
-
 def listed(names: Sequence[object]) -> str:
-    """`a`, `a and b`, `a, b and c`; of very many the first few."""
+    """`a`, `a and b`, `a, b and c`; of very many the first few.
+
+    Where one alone would be left out it is named: that takes no more room than to count it.
+    """
     words = [str(name) for name in names]
-    if len(words) > MOST_NAMED:
+    if len(words) > MOST_NAMED + 1:
         words = [*words[:MOST_NAMED], f"{len(words) - MOST_NAMED:,} more"]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 

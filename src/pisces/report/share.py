@@ -67,15 +67,25 @@ def share(
     """
     pictures = chosen(names, material)
     paths = _places(kind, place, list(pictures), is_chosen=bool(names))
-    written, left_out = [], []
+    written: list[Path] = []
+    left_out = {} if names else _left_out(material)
     for name, path in paths.items():
         is_csv = kind == "csv"
         done = _tell(name, material, path) if is_csv else _draw(name, material, path, Paper(width))
         if done:
             written.append(path)
         else:
-            left_out.append(f"{name}: {pictures[name].empty}")
-    return written, left_out
+            left_out.setdefault(pictures[name].empty, []).append(name)
+    return written, [f"{', '.join(which)}: {why}" for why, which in left_out.items()]
+
+
+def _left_out(material: Material) -> dict[str, list[str]]:
+    """Which figures are not drawn of these runs, by why."""
+    found: dict[str, list[str]] = {}
+    for name, picture in PICTURES.items():
+        if why := picture.missing(material):
+            found.setdefault(why, []).append(name)
+    return found
 
 
 def width_of(text: str | float) -> float:

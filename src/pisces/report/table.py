@@ -97,6 +97,20 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:,.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
 
 
+def in_bytes(num: float | None) -> str:
+    """So many bytes: 812 B, 19.5 kB, 1.20 GB."""
+    if num is None:
+        return UNKNOWN
+    size, unit = float(num), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 999.5:
+            break
+        size, unit = size / 1000, larger
+    if unit == "B" or size >= 99.95:
+        return f"{size:,.0f} {unit}"
+    return f"{size:.1f} {unit}" if size >= 9.995 else f"{size:.2f} {unit}"
+
+
 def speedup_text(row: Row) -> str:
     """The median speed-up with its mark, and below it what it is spread over."""
     if row.speedup is None:
