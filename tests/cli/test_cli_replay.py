@@ -101,7 +101,7 @@ def test_a_killed_run_is_replayed_as_far_as_it_got(pisces: Pisces, finished: Pat
         (["--set", "pace.bund=3"], "did you mean pace.bound?"),
         (["--set", "pace.bound=0"], "must be greater than or equal to 1, not 0"),
         (["--set", "pace.policy=fedbuf"], "did you mean 'fedbuff'?"),
-        (["--out", "paces.pdf"], "a plot is saved as .png or .svg"),
+        (["--out", "paces.gif"], "a plot is saved as .png or .svg or .pdf"),
     ],
 )
 def test_bad_input_is_one_line(
