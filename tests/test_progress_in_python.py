@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from io import StringIO
 from pathlib import Path
@@ -120,3 +121,14 @@ def test_a_result_in_a_notebook(tmp_path: Path) -> None:
     html = result._repr_html_()  # the facts are there all the same
     assert "fedbuff, seed 1" in html
     assert "<img" not in html
+
+
+def test_a_result_in_one_line(tmp_path: Path) -> None:
+    for result in (simulate(), simulate(out=tmp_path / "r")):
+        text = repr(result)
+        assert text.startswith("<Result: fedbuff, ")
+        assert f"{result.summary['versions']} versions, best accuracy " in text
+        assert "\n" not in text
+    assert text.endswith(f"{tmp_path / 'r'}>")
+    bare = dataclasses.replace(result, summary={}, folder=None)
+    assert repr(bare) == "<Result: a run, not over, 0 versions>"

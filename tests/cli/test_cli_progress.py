@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from runs import World, simulate
 
 from pisces.cli.boards import Board, Overview
 from pisces.cli.progress import Listener
 from pisces.cli.standing import Batch, Standing, Whole
+from pisces.execute.failures import Failures
+from pisces.record.lines import Memory, line
 from pisces.stop import Stop
 from pisces.tables import StopAt
-from pisces.types import Aggregated, Evaluated, Failed, Joined, Left, Started, Stopped
+from pisces.types import Aggregated, Entry, Evaluated, Failed, Joined, Left, Started, Stopped
 
 LINES: list[dict[str, Any]] = [
     {"kind": "joined", "at": 0.0, "client": 0, "num_examples": 9},
@@ -268,3 +271,36 @@ def test_what_may_end_early_takes_at_most_so_long() -> None:
 def test_an_overview_of_nothing_done_makes_no_guess() -> None:
     waiting = [Standing("pisces", seed, StopAt()) for seed in (1, 2)]
     assert Whole([Batch("study/mnist", waiting)]).left_s is None
+
+
+def test_within_an_instant_nobody_is_missing() -> None:
+    found = Standing("pisces", 1, StopAt())
+    for task in range(2):
+        found.add({"kind": "started", "at": 0.0, "task": task, "client": task, "version": 0})
+        assert found.num_at_work == task + 1
+    found.add({"kind": "arrived", "at": 5.0, "task": 0, "client": 0})
+    assert (found.num_running, found.num_at_work) == (1, 2)  # the next one starts at once
+    found.add({"kind": "aggregated", "at": 7.0, "version": 1})
+    assert found.num_at_work == 1  # it did not
+
+
+@pytest.mark.parametrize("protocol", ["pisces", "fedavg"])
+def test_a_run_stands_by_its_entries_where_its_lines_say(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries: list[Entry] = []
+    monkeypatch.setattr(Memory, "record", lambda _memory, entry: entries.append(entry))
+    trouble = Failures(crash=0.1, dropout=0.1, return_after_s=5.0)
+    simulate(protocol, World(odd_every=4, credits=2, failures=trouble), decisions=True)
+    stop = StopAt(target=0.5)
+    told, noted = (Standing(protocol, 1, stop, now=_no_clock) for _ in range(2))
+    for entry in entries:
+        told.add(line(entry))
+        noted.note(entry)
+        assert told == noted
+    kinds = {type(entry).__name__ for entry in entries}
+    assert {"Started", "Update", "Aggregated", "Evaluated", "Stopped", "Failed", "Left"} <= kinds
+
+
+def _no_clock() -> float:
+    return 0.0

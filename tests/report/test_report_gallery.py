@@ -186,7 +186,7 @@ def test_of_many_clients_the_busiest_are_drawn(make_run: MakeRun) -> None:
 
 def test_all_that_can_be_drawn(run: Run, make_run: MakeRun) -> None:
     other = make_run("fedavg", 1, {0.0: 0.1}, lines=LINES)
-    assert set(chosen([], Material([run], 0.8))) == set(PICTURES) - {"times"}
+    assert set(chosen([], Material([run], 0.8))) == set(PICTURES)
     assert set(chosen([], Material([run, other], 0.8))) == set(PICTURES) - set(ALONE)
     assert set(chosen([], Material([run, other]))) == set(PICTURES) - {*ALONE, "times"}
 
@@ -204,7 +204,7 @@ def test_wrong_names_list_the_known(run: Run, make_run: MakeRun) -> None:
     with pytest.raises(ConfigError, match="no figure is called 'pie': choose from curve, times"):
         chosen(["pie"], Material([run]))
     other = make_run("fedavg", 1, {})
-    with pytest.raises(RunError, match="'timeline': it is of one run, and there are 2"):
+    with pytest.raises(RunError, match="'timeline': of one run only, and there are 2"):
         chosen(["timeline"], Material([run, other]))
     with pytest.raises(RunError, match="'times': there is no target: say one with --target"):
         chosen(["times"], Material([run]))
@@ -217,10 +217,44 @@ def test_what_is_empty_is_left_out_and_said(make_run: MakeRun, tmp_path: Path) -
         written, left_out = share(bare, kind, tmp_path / kind, names, 3.3)
         assert written == []
         assert "curve: nothing was evaluated" in left_out
-        assert len(left_out) == len(names)
+        told = [name for words in left_out for name in words.split(": ")[0].split(", ")]
+        assert sorted(told) == sorted(names)
         assert not (tmp_path / kind).exists()
     with pytest.raises(RunError, match="'scores': no scores were written down"):
         picture(bare.all_runs, "scores", tmp_path / "it.pdf")
+
+
+def test_what_cannot_be_drawn_of_several_is_said(
+    run: Run, make_run: MakeRun, tmp_path: Path
+) -> None:
+    both = Material([run, make_run("fedavg", 1, {0.0: 0.1}, lines=LINES)])
+    written, left_out = share(both, "csv", tmp_path, [], 7.0)
+    assert {path.stem for path in written} == {"curve", "staleness", "involvement"}
+    assert left_out == [
+        "times: there is no target: say one with --target 0.9",
+        "timeline, intervals, losses, scores: of one run only, and there are 2: give one run "
+        "folder",
+    ]
+
+
+@pytest.mark.parametrize(("sizes", "is_row"), [((100, 100, 103), True), ((10, 50, 90), False)])
+def test_clients_of_one_size_stand_in_a_row(
+    make_run: MakeRun, sizes: tuple[int, ...], is_row: bool
+) -> None:
+    lines = [
+        {"kind": "joined", "at": 0.0, "client": c, "num_examples": n} for c, n in enumerate(sizes)
+    ]
+    started = [
+        {"kind": "started", "at": 1.0, "task": task, "client": client, "version": 0}
+        for task, client in enumerate((2, 2, 2, 1))
+    ]
+    lines += [*started, {"kind": "distrusted", "at": 2.0, "client": 1}]
+    figure = drawn("involvement", Material([make_run("pisces", 1, {}, lines=lines)]))
+    assert figure is not None
+    dots, crosses = figure.axes[0].lines
+    assert list(dots.get_xdata()) == ([1, 3] if is_row else [90, 10])
+    assert list(dots.get_ydata()) == [3, 0]
+    assert list(crosses.get_xdata()) == [2 if is_row else 50]
 
 
 def test_places(run: Run, tmp_path: Path) -> None:

@@ -263,5 +263,22 @@ def test_a_browser_draws_it_offline_without_a_word(run: Run, tmp_path: Path) -> 
     ]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     said = [line for line in ran.stderr.splitlines() if "CONSOLE" in line]
-    assert not [line for line in said if "Refused" in line or "rror" in line or "iolat" in line]
+    assert said == []
     assert ran.stdout.count('class="main-svg"') >= 5
+
+
+def test_protocols_stand_in_one_order(make_run: MakeRun) -> None:
+    times = {"fedavg": 30.0, "fedbuff": 20.0, "pisces": 10.0}
+    runs = [make_run(name, s, {t: 0.9}) for name, t in times.items() for s in (1, 2)]
+    seen = Seen(page(runs, 0.8))
+    assert "pisces, fedbuff and fedavg: 6 runs" in seen.text
+    curves = seen.figures["comparison-0"]["data"]
+    order = [trace["name"].split()[0].strip(",:") for trace in curves if trace.get("name")]
+    assert list(dict.fromkeys(order)) == ["pisces", "fedbuff", "fedavg"]
+
+
+def test_how_runs_are_told_of_is_not_their_world(tmp_path: Path) -> None:
+    tables = "[record]\ntrackers = {}\n[checkpoint]\nkeep = {}\n[network]\nat_least = {}\n"
+    one = simulated(tmp_path, "pisces", 1, tables.format("[]", 1, 1))
+    two = simulated(tmp_path, "fedavg", 1, tables.format('["csv"]', 2, 2))
+    assert "did not meet the same world" not in Seen(page([one, two], 0.01)).text

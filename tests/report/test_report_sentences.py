@@ -19,7 +19,7 @@ def told(run: Run, **options: Any) -> str:
 
 
 def compared(runs: list[Run], **options: Any) -> str:
-    return " ".join(about_comparison(compare(runs, 0.8), target=0.8, metric="accuracy"))
+    return " ".join(about_comparison(compare(runs, 0.8), runs, target=0.8, metric="accuracy"))
 
 
 def test_counts_and_lists() -> None:
@@ -30,6 +30,7 @@ def test_counts_and_lists() -> None:
         "1,000 runs",
     ]
     assert [listed(names) for names in ("a", "ab", "abc")] == ["a", "a and b", "a, b and c"]
+    assert listed(range(11)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 10"  # not: and 1 more
     assert listed(range(14)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 4 more"
 
 
@@ -126,3 +127,59 @@ def test_nothing_that_counts(make_run: MakeRun) -> None:
     text = compared(runs)
     assert text.startswith("No run came to its end")
     assert "2 runs (1 of pisces and 1 of oort) were interrupted or are not over" in text
+
+
+CONFIG = """
+[model]
+name = "mlp"
+[data]
+dataset = "digits"
+corrupted = {share}
+[clients]
+count = 60
+concurrency = 10
+"""
+
+
+def with_config(run: Run, share: float) -> Run:
+    path = run.path / "config.toml"
+    path.write_text(path.read_text() + CONFIG.format(share=share))
+    return Run.open(run.path)
+
+
+def test_a_comparison_says_what_was_compared(make_run: MakeRun) -> None:
+    facts: dict[str, Any] = {"num_clients": 60, "max_staleness": 9}
+    one, two = (
+        make_run("pisces", seed, {10.0: 0.9}, mean_staleness=m, distrusted=bad, **facts)
+        for seed, m, bad in ((1, 2.0, [1]), (2, 3.0, [1, 5, 7]))
+    )
+    oort = make_run("oort", 1, {20.0: 0.9}, num_clients=60, max_staleness=0, mean_staleness=0.0)
+    text = compared([with_config(run, 0.2) for run in (one, two, oort)])
+    assert ": mlp on digits, 60 clients, 10 at a time, a fifth with wrong labels." in text
+    assert (
+        "pisces: updates were 2.5 versions stale on average, the stalest 9; 1 to 3 clients were "
+        "distrusted." in text
+    )
+    assert "oort: no update was stale; no clients were distrusted." in text
+
+
+def test_what_differs_between_runs_is_not_said_of_all(make_run: MakeRun) -> None:
+    runs = [make_run("pisces", s, {10.0: 0.9}, num_clients=60) for s in (1, 2)]
+    one, two = (with_config(run, share) for run, share in zip(runs, (0.1, 0.2), strict=True))
+    text = compared([one, two])
+    assert "mlp on digits, 60 clients, 10 at a time." in text
+    assert "wrong labels" not in text
+
+
+@pytest.mark.parametrize(
+    ("distrusted", "found"),
+    [
+        ([], "none of them was distrusted."),
+        ([3], "1 client was distrusted, and the log does not say which of these they are."),
+    ],
+)
+def test_a_run_tells_of_clients_with_wrong_labels(
+    make_run: MakeRun, distrusted: list[int], found: str
+) -> None:
+    run = with_config(make_run("pisces", 1, {10.0: 0.9}, distrusted=distrusted), 0.2)
+    assert f"A fifth of the clients (12 of 60) had wrong labels; {found}" in told(run)

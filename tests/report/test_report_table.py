@@ -9,7 +9,7 @@ from rich.table import Table
 
 from pisces.record.reader import Run
 from pisces.report.compare import Row
-from pisces.report.table import comparison_table, duration, run_table
+from pisces.report.table import comparison_table, duration, in_bytes, run_table
 
 ROW = Row(
     protocol="pisces",
@@ -230,3 +230,9 @@ def test_no_task_of_a_run_is_lost(make_run: Callable[..., Run]) -> None:
     assert growing["tasks failed, clients left"] == "1, 2"
     assert growing["tasks under way"] == "3"  # 2, 5 and 6
     assert over["tasks under way at the end"] == "1"
+
+
+def test_bytes_in_few_letters() -> None:
+    found = [in_bytes(num) for num in (None, 0, 812, 999.6, 19_456, 1_204_000_000, 9_996, 4e15)]
+    told = ["-", "0 B", "812 B", "1.00 kB", "19.5 kB", "1.20 GB", "10.0 kB", "4,000 TB"]
+    assert found == told
