@@ -35,8 +35,8 @@ LINES: list[dict[str, Any]] = [
 
 def standing(stop: StopAt | None = None, **changes: Any) -> Standing:
     found = Standing(changes.get("protocol", "pisces"), changes.get("seed", 1), stop or StopAt())
-    for line in LINES:
-        found.add(line)
+    for told in LINES:
+        found.add(told)
     return found
 
 
