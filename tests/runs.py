@@ -293,6 +293,13 @@ class Books:
         self.buffer: dict[int, Line] = {}
         self.evaluations: list[Line] = []
         self.ends: list[Line] = []
+        self.picked_clients: list[int] = []  # who is still to be started
+
+    def picked(self, line: Line) -> None:
+        assert not self.picked_clients, "whoever is picked is started before anybody else is"
+        assert len(line["clients"]) <= min(line["slots"], line["num_free"])
+        assert line["version"] == self.version
+        self.picked_clients = list(line["clients"])
 
     def joined(self, line: Line) -> None:
         self.present.add(line["client"])
@@ -301,6 +308,8 @@ class Books:
         task, client = line["task"], line["client"]
         assert task == self.num_started, "tasks are numbered as they start"
         self.num_started += 1
+        if self.picked_clients:  # where the log says who was
+            assert client == self.picked_clients.pop(0)
         assert client in self.present, "nobody starts who is away"
         assert client not in self.distrusted_clients, "nobody starts who is distrusted"
         busy = [t["client"] for t in (*self.running.values(), *self.buffer.values())]

@@ -21,6 +21,7 @@ COMMANDS = (
     "serve",
     "compare",
     "report",
+    "watch",
     "replay",
     "runs",
     "reproduce",

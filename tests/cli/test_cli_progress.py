@@ -299,7 +299,7 @@ def test_a_run_stands_by_its_entries_where_its_lines_say(
         noted.note(entry)
         assert told == noted
     kinds = {type(entry).__name__ for entry in entries}
-    assert {"Started", "Update", "Aggregated", "Evaluated", "Stopped", "Failed", "Left"} <= kinds
+    assert {"Started", "Update", "Aggregated", "Evaluated", "Stopped", "Failed"} <= kinds
 
 
 def _no_clock() -> float:

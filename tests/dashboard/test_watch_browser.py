@@ -268,6 +268,40 @@ def test_a_client_says_why(server: Server, open_tab: OpenTab) -> None:
     tab.page.get_by_role("heading", name="Every client").wait_for()
 
 
+def test_decisions_are_turned_and_chosen_by_fate(server: Server, open_tab: OpenTab) -> None:
+    tab = open_tab(of(server, RUN, "clients/3"))
+    tab.page.get_by_text("Of ", exact=False).get_by_text("decisions: picked").wait_for()
+    page = tab.page.get_by_label("Why it was picked or not")
+    page.get_by_role("button", name="Next").click()
+    page.get_by_text("21 to ").wait_for()
+    tab.page.wait_for_timeout(1500)  # fewer tasks than that do not turn it back
+    assert page.get_by_text("21 to ").is_visible()
+    page.get_by_label("Fate").select_option("picked")
+    fates = "[...document.querySelectorAll('[aria-label=Decisions] td:nth-child(2)')]"
+    tab.until(f"() => {fates}.every((td) => td.innerText === 'picked')")
+    tab.shot("client-fates")
+
+
+@pytest.mark.parametrize("place", ["nothing", f"run/{quote(RUN, safe='')}/client/14"])
+def test_an_address_that_leads_nowhere_says_so(
+    server: Server, open_tab: OpenTab, place: str
+) -> None:
+    tab = open_tab(f"{server.link}#/{place}")
+    tab.page.get_by_text("There is no such page.").wait_for()
+    tab.page.locator(".empty a").click()
+    where = "Client 14" if "client" in place else "Runs"
+    tab.page.get_by_role("heading", name=where, exact=True).wait_for()
+
+
+def test_a_client_that_is_not_there_has_no_tables(server: Server, open_tab: OpenTab) -> None:
+    tab = open_tab(of(server, RUN, "clients/999"))
+    tab.page.get_by_text("tells of no client 999", exact=False).wait_for()
+    assert tab.page.inner_text("#banner").startswith("demo/pisces-seed1 ")
+    assert not tab.page.get_by_role("region", name="Tasks").is_visible()
+    tab.shot("client-missing")
+    tab.wrongs[:] = [wrong for wrong in tab.wrongs if "status of 422" not in wrong]
+
+
 @pytest.mark.parametrize("name", ["aggregations", "outliers"])
 def test_the_other_pages(server: Server, open_tab: OpenTab, name: str) -> None:
     tab = open_tab(of(server, RUN, name))

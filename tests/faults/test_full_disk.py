@@ -36,7 +36,7 @@ if sys.argv[2] == "log":  # a checkpoint is there, and then no room for the log
     fill(but_for=4096)
     pisces("resume", run, "--set=stop.time_s=100")
 else:  # room for the log, and for no checkpoint
-    fill(but_for=200 * 1024)
+    fill(but_for=240 * 1024)
     pisces("run", "config.toml", "--out", run, "--set=model.hidden=[512]")
     print(*(path.name for path in (run / "checkpoints").rglob("*.*")), sep="\\t")
 (disk / "filler").unlink()

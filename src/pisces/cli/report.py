@@ -53,8 +53,8 @@ def report(
 ) -> None:
     """Show finished, interrupted or running runs: a table and plots.
 
-    With --html, --png, --svg, --pdf or --csv these are written instead of the plots
-    beside the runs. PLACE is a folder or, with one --figure, a file.
+    With --html, --png, --svg, --pdf or --csv these take the place of the
+    plots beside the runs. PLACE is a folder or, with one --figure, a file.
 
     [bold]Examples[/]
 

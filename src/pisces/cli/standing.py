@@ -120,7 +120,7 @@ class Standing:
 
     @property
     def num_at_work(self) -> int:
-        """Tasks under way until now; within an instant one has arrived, the next not started."""
+        """Tasks under way until now: in an instant one has arrived, the next not yet started."""
         is_moving = self.at > 0 and self.reason is None
         return self.num_before if is_moving else self.num_running
 

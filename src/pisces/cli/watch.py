@@ -75,7 +75,7 @@ def _check(folder: Path, *, is_told: bool) -> None:
 
 def _tell(folder: Path, address: Address, *, is_to_open: bool) -> None:
     if not folder.is_dir():
-        _say(f"{folder} is not there yet: the page shows runs as they appear")
+        _say(f"{folder} is not there yet: check the name, or wait, and runs appear as they come")
     stdout.print(
         f"watching {folder}: {address.link}", soft_wrap=True, highlight=False, markup=False
     )

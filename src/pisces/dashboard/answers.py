@@ -17,6 +17,7 @@ from pisces.errors import PiscesError
 from pisces.report import figures
 from pisces.report.figures import Figure
 from pisces.report.ledger import (
+    FATES,
     STATUSES,
     ClientRow,
     Ledger,
@@ -24,7 +25,7 @@ from pisces.report.ledger import (
     client_story,
     overview,
 )
-from pisces.report.ledger.summary import ReadRun
+from pisces.report.ledger.summary import ReadRun, target_of
 
 MAX_PAGE = 200  # rows at once
 MAX_COMPARED = 40  # runs
@@ -156,9 +157,14 @@ def client(index: Index, asked: Asked) -> Answer:
     _, ledger = _run(index, asked)
     number = asked.whole("client", -1, 0, MAX_CLIENT)
     first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", NUM_TASKS, 1, MAX_PAGE)
-    return Answer(
-        _revision(index, ledger), lambda: asdict(client_story(ledger, number, first, num))
-    )
+    first_task = asked.whole("first_task", first, 0, ANY)
+    fate = asked.choice("fate", ("", *FATES), "")
+
+    def make() -> dict[str, Any]:
+        wanted = next((name for name in FATES if name == fate), None)
+        return asdict(client_story(ledger, number, first, num, fate=wanted, first_task=first_task))
+
+    return Answer(_revision(index, ledger), make)
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -238,6 +244,7 @@ def comparison(index: Index, asked: Asked) -> Answer:
                 }
                 for watched, ledger in zip(found, ledgers, strict=True)
             ],
+            # Words name runs as the list does: paths below the folder watched.
             "figures": [_drawn_or_why(index, make, ledgers, target, metric) for make in makers],
             "costs": [
                 {**row, "run": watched.place.id}
@@ -257,7 +264,8 @@ def _drawn_or_why(
 ) -> dict[str, Any]:
     """A figure, or in its place why there is none: the others can be seen all the same."""
     try:
-        return drawn(make(ledgers, target, metric))
+        made = drawn(make(ledgers, target, metric))
+        return {**made, "words": hidden(made["words"], index.root)}
     except PiscesError as error:
         name = make.__name__
         return {
@@ -287,7 +295,9 @@ def _found(index: Index, name: str) -> Watched:
 
 
 def _revision(index: Index, *ledgers: Ledger) -> str:
-    return ".".join([index.epoch, *(str(ledger.revision) for ledger in ledgers)])
+    """Of the logs, and of targets, which a summary may tell later than the last line."""
+    told = (f"{ledger.revision}.{target_of(ledger)}" for ledger in ledgers)
+    return ".".join([index.epoch, *told])
 
 
 Answerer: TypeAlias = Callable[[Index, Asked], Answer]
@@ -296,7 +306,7 @@ ANSWERS: dict[str, tuple[Answerer, set[str]]] = {  # and what may be asked along
     "runs": (runs, {*_PAGE, "state"}),
     "overview": (glance, {"run"}),
     "clients": (clients, {*_PAGE, "run", "status"}),
-    "client": (client, {"run", "client", "first", "num"}),
+    "client": (client, {"run", "client", "first", "num", "fate", "first_task"}),
     "figure": (
         figure,
         {"run", "name", "metric", "colour", "from", "until", "first", "num"},

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
@@ -92,11 +91,9 @@ class Guard:
         return any(self._is_token(value) for value in given.get(TOKEN, ()))
 
     def _is_remembered(self, scope: Scope) -> bool:
-        try:
-            kept = SimpleCookie(_header(scope, b"cookie")).get(self.cookie)
-        except CookieError:
-            return False
-        return kept is not None and self._is_token(kept.value)
+        """Among the cookies: those of other programs here may look like anything."""
+        parts = (part.strip().partition("=") for part in _header(scope, b"cookie").split(";"))
+        return any(name == self.cookie and self._is_token(value) for name, _, value in parts)
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), (self.token or "").encode())

@@ -200,9 +200,12 @@ class Index:
             watched.revision = self._revision = next(self._revisions)
 
     def _look_again(self, now: float) -> None:
-        """A run that nobody writes any more says so without a new line."""
+        """A run that nobody writes any more, or that has a summary now, says so without a line."""
         for watched in self.runs():
-            is_open = watched.seen is not None and watched.seen.state in ("running", "empty")
+            seen = watched.seen
+            is_open = seen is not None and (
+                seen.state in ("running", "empty") or not seen.is_target_known
+            )
             if is_open and watched.ledger is not None and now - watched.rowed_at >= ROW_S:
                 self._ask(watched, watched.ledger)
 

@@ -82,6 +82,8 @@ def test_curve(tmp_path: Path) -> None:
     assert other.columns["loss"] == [2.3, None]
     assert "shapes" not in other.layout  # the target is one of accuracy
     assert "not reached yet" in curve(ledger_of(tmp_path), target=0.9).words
+    over = ledger_of(tmp_path, [*HAND, line("stopped", 12.0, reason="time")])
+    assert "the target 0.9 was not reached." in curve(over, target=0.9).words
     assert "never evaluated" in curve(ledger_of(tmp_path), "beauty").words
 
 
@@ -145,7 +147,9 @@ def test_a_timeline_of_too_many_tasks_is_shaded(tmp_path: Path) -> None:
     ledger = ledger_of(tmp_path, lines)
     busy = timeline(ledger, colour="outcome")
     assert busy.data[0]["type"] == "heatmap"
-    shares = np.array(busy.data[0]["z"])
+    assert busy.data[0]["colorbar"]["ticktext"] == ["aggregated"]
+    assert set(busy.columns["commonest_outcome"]) == {"aggregated"}
+    shares = np.array(busy.columns["busy_share"]).reshape(2, 90)
     # A piece of 2000 / 90 s may hold half a task of client 0 more or less.
     np.testing.assert_allclose(shares[0], 0.5, atol=0.02)
     np.testing.assert_allclose(shares[1], 1.0, atol=1e-9)
@@ -154,6 +158,51 @@ def test_a_timeline_of_too_many_tasks_is_shaded(tmp_path: Path) -> None:
     assert "zoom in" in busy.words
     check(busy)
     assert timeline(ledger, until=100.0).data[0]["type"] == "bar"
+
+
+def test_who_worked_in_vain_is_seen_in_a_shaded_timeline(tmp_path: Path) -> None:
+    lines: list[Line] = []
+    for n in range(1600):  # of client 0 all is aggregated, of 1 all is dropped, 2 fails at the end
+        for client in range(2) if n < 1500 else range(3):
+            told = {"task": 3 * n + client, "client": client, "version": n}
+            lines.append(line("started", float(n), **told))
+            if client == 2:
+                lines.append(line("failed", n + 0.9, **told, reason="crashed"))
+                continue
+            lines.append(line("arrived", n + 0.9, **told, num_examples=1, loss=1.0))
+            if client == 1:
+                lines.append(line("dropped", n + 0.9, task=3 * n + 1, reason="too late"))
+        own = {"tasks": [3 * n], "staleness": [2], "weights": [1.0]}
+        lines.append(line("aggregated", n + 0.9, version=n + 1, **own))
+    ledger = ledger_of(tmp_path, lines)
+    by_staleness = timeline(ledger)
+    stale, unused = (np.array(trace["z"], float) for trace in by_staleness.data)
+    assert not np.isnan(stale[0]).any()
+    assert np.isnan(stale[1:]).all()
+    assert np.isnan(unused[0]).all()
+    assert (unused[1] == 1).all()
+    assert np.isnan(unused[2][:84]).all()
+    assert (unused[2][85:] == 1).all()
+    assert by_staleness.data[1]["text"][1][0] == "dropped"
+    assert "Grey: at work" in by_staleness.words
+    assert "1,600 aggregated with staleness 2; 1,600 dropped; 100 failed" in by_staleness.words
+    check(by_staleness)
+    by_outcome = timeline(ledger, colour="outcome")
+    (trace,) = by_outcome.data
+    assert trace["colorbar"]["ticktext"] == ["aggregated", "dropped", "failed"]
+    cells = np.array(trace["z"], float)
+    assert (cells[0] == 0).all()
+    assert (cells[1] == 1).all()
+    assert np.isnan(cells[2][0])
+    assert cells[2][-1] == 2
+    check(by_outcome)
+
+
+def test_a_timeline_says_whose_tasks_it_shows(tmp_path: Path) -> None:
+    ledger = ledger_of(tmp_path)
+    assert "4 tasks of the 3 clients that ever worked" in timeline(ledger).words
+    assert "of clients 2 to 3 of the 3 that ever worked" in timeline(ledger, first=1).words
+    assert "1 waiting; 1 failed" in timeline(ledger).words
 
 
 def test_pieces_in_which_nobody_worked_stay_empty(tmp_path: Path) -> None:
@@ -207,7 +256,7 @@ def test_contributors(tmp_path: Path) -> None:
         for n in range(1000)
     ]
     figure = contributors(ledger_of(tmp_path, lines))
-    assert "4 versions stand together" in figure.words
+    assert "each bar is 4 versions" in figure.words
     assert set(figure.columns["updates"]) == {2.0}
     assert set(figure.columns["weight_max"]) == {0.2}
 
@@ -218,6 +267,7 @@ def test_staleness(tmp_path: Path) -> None:
     assert figure.data[0]["y"] == [50.0, 50.0]
     assert figure.layout["shapes"][0]["x0"] == 2.0
     assert "none beyond the bound 2" in figure.words
+    assert figure.layout["xaxis"]["dtick"] == 1
     far = line("aggregated", 20.0, version=3, tasks=[], staleness=[10**12], weights=[])
     figure = staleness(ledger_of(tmp_path, [*HAND, far]))
     assert "1 beyond the bound 2" in figure.words
@@ -233,6 +283,8 @@ def test_losses_and_credits(tmp_path: Path) -> None:
     assert by_name["outlier"]["y"] == [9.0]
     assert by_name["credits left"]["y"] == [4]
     assert "no judge by clusters" in figure.words
+    usual = [own for own in HAND if own["kind"] != "outlier"]
+    assert "judge" not in losses(ledger_of(tmp_path / "usual", usual)).words
 
 
 CLUSTERS = [
@@ -301,7 +353,7 @@ def test_comparisons_by_hand(tmp_path: Path) -> None:
     figure = compare_times(ledgers, 0.5)
     assert figure.columns["time_to_target_s"] == [10.0, 20.0, 30.0, None]
     assert figure.data[0]["x"] == [15.0]
-    assert "fedbuff: not reached (1 of 2)" in figure.words
+    assert "fedbuff: reached by 1 of 2" in figure.words
     check(figure)
     # 30 / 10 = 3 with seed 1, and more than 100 / 20 = 5 with seed 2: at least 4 in the median.
     figure = compare_speedups(ledgers, 0.5)

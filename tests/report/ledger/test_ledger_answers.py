@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ledgers import CONFIG, HAND, append, ledger_of, line, picked, write
+from ledgers import CONFIG, HAND, append, arrived, ledger_of, line, picked, write
 from runs import World, simulate
 
 from pisces.errors import ConfigError, RunError
@@ -58,6 +58,25 @@ def test_nothing_evaluated_and_no_config(tmp_path: Path) -> None:
     assert (found.metric, found.value, found.target, found.time_to_target_s) == (None,) * 4
     assert (found.name, found.seed, found.share_done, found.left_s) == ("plain", None, None, None)
     assert not found.has_decisions
+
+
+def test_the_target_of_a_run_made_in_python_stands_in_its_summary(tmp_path: Path) -> None:
+    made = 'made_in = "Python"\nprotocol = "pisces"\nseed = 3\n'
+    ledger = ledger_of(tmp_path, HAND, made)
+    (tmp_path / "summary.json").write_text(json.dumps({"target": 0.9}))  # of before a resume
+    assert (overview(ledger).target, overview(ledger).is_target_known) == (None, False)
+    (tmp_path / "summary.json").unlink()
+    append(tmp_path, line("stopped", 12.0, reason="time"))
+    ledger.read()
+    assert not overview(ledger).is_target_known
+    (tmp_path / "summary.json").write_text(json.dumps({"target": 0.5}))
+    found = overview(ledger)
+    assert (found.target, found.time_to_target_s, found.is_target_known) == (0.5, 9.0, True)
+    (tmp_path / "summary.json").write_text(json.dumps({"target": None}))
+    assert (overview(ledger).target, overview(ledger).is_target_known) == (None, True)
+    config = CONFIG.replace("target = 0.5\n", "")
+    found = overview(ledger_of(tmp_path / "other", HAND, config))
+    assert (found.target, found.is_target_known) == (None, True)  # none was set
 
 
 def test_a_config_that_cannot_be_read_hides_nothing_else(tmp_path: Path) -> None:
@@ -233,6 +252,49 @@ def test_why_by_hand(tmp_path: Path) -> None:
     assert [d.fate for d in client_story(ledger, 7).decisions] == [
         *("running", "picked", "passed over")
     ]
+
+
+def test_why_a_newcomer_was_not_picked(tmp_path: Path) -> None:
+    newcomer = line("joined", 11.0, client=9, num_examples=5)
+    by_score = picked(12.0, 2, [1], [[50.0, 1.0, 50.0]])
+    by_lot = picked(13.0, 2, [1, 7], [[50.0, 1.0, 50.0], [None, 1.0, None]])
+    nobody = picked(14.0, 2, [], [])
+    story = client_story(ledger_of(tmp_path, [*HAND, newcomer, by_score, by_lot, nobody]), 9)
+    assert [decision.why for decision in story.decisions] == [
+        "Free, but nobody was picked.",
+        "Free and not heard from yet, but not drawn among the newcomers.",
+        "Not heard from yet; all seats went by score, none to a newcomer.",
+    ]
+
+
+def test_decisions_by_fate_and_pages_of_their_own(tmp_path: Path) -> None:
+    ledger = ledger_of(tmp_path)
+    story = client_story(ledger, 1, num=1, fate="picked", first_task=1)
+    assert {fate: num for fate, num in story.fates.items() if num} == {"picked": 2, "running": 1}
+    assert (story.num_decisions, [d.at for d in story.decisions]) == (2, [6.0])
+    assert [d.at for d in client_story(ledger, 1, 1, 1, fate="picked").decisions] == [0.0]
+    assert (story.first, story.first_task, [t.task for t in story.tasks]) == (0, 1, [1])
+
+
+def test_a_client_is_doubted_while_its_last_update_is_an_outlier_that_was_dropped(
+    tmp_path: Path,
+) -> None:
+    ledger = ledger_of(tmp_path)
+    story = client_story(ledger, 7)  # an outlier, but it waits to be aggregated
+    assert (story.num_outliers, story.is_doubted) == (1, False)
+    append(tmp_path, line("dropped", 11.0, task=2, reason="its loss is doubted"))
+    ledger.read()
+    assert client_story(ledger, 7).is_doubted
+    append(tmp_path, line("started", 11.0, task=5, client=7, version=2))
+    append(tmp_path, line("failed", 12.0, task=5, client=7, reason="crashed"))
+    append(tmp_path, line("started", 12.0, task=4, client=7, version=2))
+    ledger.read()
+    assert client_story(ledger, 7).is_doubted  # nothing newer was heard
+    append(tmp_path, arrived(15.0, 4, 7, 2, 2.0, 3.0))
+    ledger.read()
+    story = client_story(ledger, 7)
+    assert (story.num_outliers, story.is_doubted) == (1, False)
+    assert not client_story(ledger, 0).is_doubted
 
 
 def test_why_a_client_was_waiting_gone_or_distrusted(tmp_path: Path) -> None:

@@ -5,42 +5,60 @@ import { ask } from "./net.js";
 import { statusBadge, Tiles } from "./parts.js";
 import { runLink } from "./runs.js";
 import { Table } from "./table.js";
-import { duration, number, UNKNOWN } from "./words.js";
+import { counted, duration, instant, number, UNKNOWN } from "./words.js";
 
 export function clientTab({ run, client, wake }) {
   const title = el("h2", {}, `Client ${client}`);
   const status = el("span", {});
   const tiles = new Tiles(true);
   const why = el("p", { class: "note" });
+  const doubts = el("p", { class: "note" });
+  const fates = el("p", { class: "words" });
   const asked = { first: 0, num: 20 };
-  const decisions = new Table({ label: "Decisions", asked, changed: wake, columns: DECISIONS });
-  const tasks = new Table({ label: "Tasks", asked, changed: wake, columns: TASKS });
+  const askedTasks = { first: 0, num: 20 };
+  const decisions = new Table({ label: "Decisions", asked, changed: wake, columns: DECISIONS,
+    filter: { key: "fate", label: "Fate", options: ["picked", "passed over", "running", "waiting", "gone", "distrusted"] } });
+  const tasks = new Table({ label: "Tasks", asked: askedTasks, changed: wake, columns: TASKS });
   let seen = null;
 
   async function update() {
-    const story = await ask("client", { run, client, ...asked });
+    const story = await ask("client", { run, client, ...asked, first_task: askedTasks.first });
     if (story === seen) return;
     seen = story;
+    content.hidden = false;
     const { facts } = story;
     say(title, facts.name ? `Client ${client}: ${facts.name}` : `Client ${client}`);
     fill(status, statusBadge(facts.status));
     tiles.show(known(story));
     say(why, story.note ?? "");
     why.hidden = !story.note;
-    const { first } = story;
-    decisions.element.hidden = story.num_decisions === 0;
-    decisions.show({ rows: story.decisions, found: story.num_decisions, first }, "None so far.");
-    tasks.show({ rows: story.tasks, found: story.num_tasks, first }, "It has not been started yet.");
+    say(doubts, doubtWords(story));
+    doubts.hidden = !story.num_outliers;
+    say(fates, fateWords(story.fates));
+    decisions.element.hidden = fates.hidden = Object.values(story.fates).every((num) => num === 0);
+    decisions.show({ rows: story.decisions, found: story.num_decisions, first: story.first }, "None of that kind: choose another fate.");
+    tasks.show({ rows: story.tasks, found: story.num_tasks, first: story.first_task }, "It has not been started yet.");
   }
 
+  const content = el("div", { class: "stack", hidden: true }, tiles.element, doubts,
+    el("section", { "aria-label": "Why it was picked or not" }, el("h2", {}, "Why it was picked, or not"),
+      el("p", { class: "words" }, "Newest first: each decision, and the terms of its score then."), fates, why, decisions.element),
+    el("section", { "aria-label": "Its tasks" }, el("h2", {}, "Its tasks"), tasks.element));
   const element = el("div", { class: "stack" },
     el("div", { class: "head" }, el("p", { class: "path" }, el("a", { href: runLink(run, "clients") }, "All clients")),
       el("div", { class: "line" }, title, status)),
-    tiles.element,
-    el("section", { "aria-label": "Why it was picked or not" }, el("h2", {}, "Why it was picked, or not"),
-      el("p", { class: "words" }, "Newest first: each decision, and the terms of its score then."), why, decisions.element),
-    el("section", { "aria-label": "Its tasks" }, el("h2", {}, "Its tasks"), tasks.element));
+    content);
   return { element, update };
+}
+
+function fateWords(fates) {
+  const parts = Object.entries(fates).filter(([, num]) => num).map(([fate, num]) => `${fate} ${number(num)}`);
+  return `Of ${counted(Object.values(fates).reduce((sum, num) => sum + num, 0), "decision")}: ${parts.join(", ")}.`;
+}
+
+function doubtWords({ num_outliers: num, is_doubted: isDoubted }) {
+  const times = `${counted(num, "of its updates was an outlier", "of its updates were outliers")}.`;
+  return isDoubted ? `Doubted: its last update was taken for an outlier and dropped. A judge by learning then scores it with the usual loss, not its own, so its score may not match its last loss. ${times}` : times;
 }
 
 function known({ facts, joined_at: joined, distrusted_at: distrusted }) {
@@ -49,8 +67,8 @@ function known({ facts, joined_at: joined, distrusted_at: distrusted }) {
     ["Latency", duration(facts.latency_s), "of its last task"],
     ["Last loss", number(facts.loss), facts.version === null ? "" : `from version ${number(facts.version)}`],
     ["Score", number(facts.score), terms(facts.terms)],
-    ["Picks", number(facts.picks), `${number(facts.updates)} updates, ${number(facts.failures)} failures`],
-    ["Credits", number(facts.credits), distrusted === null ? "" : `distrusted at ${duration(distrusted)}`],
+    ["Picks", number(facts.picks), `${counted(facts.updates, "update")}, ${counted(facts.failures, "failure")}`],
+    ["Credits", number(facts.credits), distrusted === null ? "" : `distrusted at ${instant(distrusted)}`],
     ["Joined", joined === null ? UNKNOWN : duration(joined), "after the run began"],
   ];
 }
@@ -67,10 +85,10 @@ function termCell(row) {
 
 const FATES = { picked: "good", distrusted: "bad", gone: "warn" };
 const DECISIONS = [
-  { key: "at", label: "At", num: true, fixed: true, cell: (row) => duration(row.at) },
+  { key: "at", label: "At", num: true, fixed: true, cell: (row) => instant(row.at) },
   { key: "fate", label: "Fate", fixed: true, cell: (row) => el("span", { class: `badge ${FATES[row.fate] ?? ""}` }, row.fate) },
   { key: "why", label: "Why", fixed: true, class: "wide", cell: (row) => row.why },
-  { key: "terms", label: "Terms of its score", fixed: true, class: "wide", cell: termCell },
+  { key: "terms", label: "Terms of its score", title: "As last recorded by then; of a doubted client with the usual loss in place of its own", fixed: true, class: "wide", cell: termCell },
   { key: "lowest", label: "Lowest picked", num: true, fixed: true },
   { key: "version", label: "Version", num: true, fixed: true },
   { key: "slots", label: "Seats", num: true, fixed: true },
@@ -82,8 +100,8 @@ const TASKS = [
   { key: "task", label: "Task", num: true, fixed: true },
   { key: "outcome", label: "Outcome", fixed: true, cell: (row) => [
     el("span", { class: `badge ${OUTCOMES[row.outcome] ?? ""}` }, row.outcome), row.reason ? el("span", { class: "sub" }, row.reason) : null,
-    row.is_outlier ? el("span", { class: "sub" }, `outlier: ${number(row.credits)} credits left`) : null] },
-  { key: "started_at", label: "Started", num: true, fixed: true, cell: (row) => duration(row.started_at) },
+    row.is_outlier ? el("span", { class: "sub" }, row.credits === null ? "outlier" : `outlier: ${counted(row.credits, "credit")} left`) : null] },
+  { key: "started_at", label: "Started", num: true, fixed: true, cell: (row) => instant(row.started_at) },
   { key: "took", label: "Took", num: true, fixed: true, cell: (row) => row.ended_at === null ? UNKNOWN : duration(row.ended_at - row.started_at) },
   { key: "version", label: "From version", num: true, fixed: true },
   { key: "into_version", label: "Into version", num: true, fixed: true },

@@ -95,10 +95,10 @@ function columns(run, terms = []) {
     { key: "status", label: "Status", cell: (row) => statusBadge(row.status) },
     { key: "num_examples", label: "Size", title: "Examples it has", num: true },
     { key: "latency_s", label: "Latency", title: "How long its last task took", num: true, cell: (row) => duration(row.latency_s) },
-    { key: "loss", label: "Last loss", num: true },
+    { key: "loss", label: "Last loss", title: "As it told it; where it is doubted, the usual loss may be scored in its place", num: true },
     { key: "staleness", label: "Staleness", title: "Of its last aggregated update", num: true },
     ...terms.filter((term) => term !== "score").map((term) => (
-      { key: term, label: titled(term), title: "Part of its score, as last recorded", num: true, cell: (row) => number(row.terms[term]) })),
+      { key: term, label: titled(term), title: "Part of its score, as last recorded; where its loss is doubted, with the usual loss", num: true, cell: (row) => number(row.terms[term]) })),
     { key: "score", label: "Score", title: "By which it is picked, as last recorded", num: true },
     { key: "picks", label: "Picks", num: true },
     { key: "updates", label: "Updates", num: true },

@@ -3,7 +3,7 @@
 import { el, fill, say } from "./elements.js";
 import { redraw } from "./figure.js";
 import { Problem, Unreachable } from "./net.js";
-import { nothing } from "./parts.js";
+import { noSuchPage, nothing } from "./parts.js";
 import { comparePage } from "./compare.js";
 import { runPage } from "./run.js";
 import { runsPage } from "./runs.js";
@@ -24,7 +24,12 @@ function route() {
   const [what = "", ...rest] = path.split("/").map(decoded);
   if (what === "run" && rest[0]) return runPage({ run: rest[0], tab: rest[1] || "overview", client: rest[2], wake });
   if (what === "compare") return comparePage({ query: new URLSearchParams(query), wake });
-  return runsPage({ wake });
+  return what === "" ? runsPage({ wake }) : missingPage();
+}
+
+/** Somebody mistyped an address, or followed an old one. */
+function missingPage() {
+  return { element: noSuchPage(el("a", { href: "#/" }, "All runs")), update: async () => {}, title: "No such page" };
 }
 
 function decoded(part) {
@@ -48,7 +53,7 @@ function go() {
     }
   }
   for (const link of document.querySelectorAll("#places a")) {
-    const isHere = (link.hash === "#/compare") === (what === "compare");
+    const isHere = (link.hash === "#/compare") === (what === "compare") && ["run", "compare", "", undefined].includes(what);
     if (isHere) link.setAttribute("aria-current", what === "compare" || !what ? "page" : "true");
     else link.removeAttribute("aria-current");
   }
@@ -90,12 +95,11 @@ function trouble(error) {
   if (error instanceof Unreachable) {
     say(banner, "pisces watch is not reachable, trying again. Has it ended? What you see is as it was.");
   } else if (error instanceof Problem) {
-    const told = error.message.charAt(0).toUpperCase() + error.message.slice(1);
     if (error.status === 404) { // it may come (again): a run is replaced, or about to begin
-      fill(main, nothing(`${told}.`, "The page goes on as soon as it is there.", el("a", { href: "#/" }, "All runs")));
+      fill(main, nothing(`${error.message}.`, "The page goes on as soon as it is there.", el("a", { href: "#/" }, "All runs")));
       return;
     }
-    say(banner, `${told}.`);
+    say(banner, `${error.message}.`);
   } else {
     say(banner, "The page stumbled: load it again. If that does not help, it is a bug in Pisces.");
     console.error(error);

@@ -4,7 +4,7 @@ import { el, fill } from "./elements.js";
 import { Picture } from "./figure.js";
 import { ask } from "./net.js";
 import { choice, Tiles } from "./parts.js";
-import { duration, metric as told, number, percent, UNKNOWN } from "./words.js";
+import { counted, duration, metric as told, number, percent, UNKNOWN } from "./words.js";
 
 export function overviewTab({ run, wake }) {
   const tiles = new Tiles();
@@ -45,15 +45,16 @@ function main(g) {
     ["Target", told(g.target), target(g)],
     ["Time", duration(g.at), clock],
     ["Time left", g.state === "running" ? duration(g.left_s) : UNKNOWN, left(g)],
-    ["Versions", number(g.version), `${number(g.num_aggregated)} updates in them`],
+    ["Versions", number(g.version), `${counted(g.num_aggregated, "update")} in them`],
     ["Throughput", g.updates_per_s === null ? UNKNOWN : `${number(g.updates_per_s)} /s`, throughput(g)],
     ["Staleness now", number(g.staleness_now), staleness(g)],
   ];
 }
 
 function target(g) {
-  if (g.target === null) return "none was set";
-  return g.time_to_target_s === null ? "not met yet" : `met after ${duration(g.time_to_target_s)}`;
+  if (g.target === null) return g.is_target_known ? "none was set" : "not known";
+  if (g.time_to_target_s !== null) return `met after ${duration(g.time_to_target_s)}`;
+  return g.state === "finished" ? "not reached" : "not met yet";
 }
 
 function left(g) {
@@ -79,7 +80,7 @@ function clients(g) {
     ["Idle", number(g.num_idle), "free to be picked"],
     ["Buffered", number(g.num_buffered), "updates that wait"],
     ["Failed", number(g.num_failed), `${number(g.num_dropped)} dropped, ${number(g.num_called_off)} called off` + (g.num_under_way ? `, ${number(g.num_under_way)} cut off by the end` : "")],
-    ["Distrusted", number(g.num_distrusted), `${number(g.num_outliers)} outliers`],
-    ["Updates", number(g.num_updates), `of ${number(g.num_started)} tasks`],
+    ["Distrusted", number(g.num_distrusted), counted(g.num_outliers, "outlier")],
+    ["Updates", number(g.num_updates), `of ${counted(g.num_started, "task")}`],
   ];
 }

@@ -54,6 +54,11 @@ export function nothing(what, ...todo) {
   return el("div", { class: "empty" }, el("p", {}, el("strong", {}, what)), todo.map((line) => el("p", {}, line)));
 }
 
+/** An address that leads nowhere, and where to go instead. */
+export function noSuchPage(link) {
+  return nothing("There is no such page.", link);
+}
+
 export function code(text) {
   return el("code", {}, text);
 }

@@ -2,7 +2,7 @@
 
 import { el, fill, say } from "./elements.js";
 import { ask } from "./net.js";
-import { badge, bar, reading } from "./parts.js";
+import { badge, bar, noSuchPage, reading } from "./parts.js";
 import { duration, percent, reason } from "./words.js";
 import { aggregationsTab, outliersTab } from "./pace.js";
 import { clientTab } from "./client.js";
@@ -29,11 +29,11 @@ export function runPage({ run, tab, client, wake }) {
 
   function open(name, number) {
     below?.close?.();
-    const make = number !== undefined && name === "clients" ? clientTab : (MAKE[name] ?? overviewTab);
-    below = make({ run, client: number, wake });
+    const make = number && name === "clients" ? clientTab : (number ? missingTab : MAKE[name] ?? missingTab);
+    below = make({ run, name, client: number, wake });
     fill(body, below.element);
     for (const link of tabs.children) {
-      if (link.dataset.tab === name) link.setAttribute("aria-current", number === undefined ? "page" : "true");
+      if (link.dataset.tab === name) link.setAttribute("aria-current", number ? "true" : "page");
       else link.removeAttribute("aria-current");
     }
   }
@@ -60,11 +60,17 @@ export function runPage({ run, tab, client, wake }) {
     element, update, title: run,
     stays: (what, other) => what === "run" && other === run,
     turnTo: (hash) => {
-      const [, , , name = "overview", number] = hash.split("?")[0].split("/");
-      open(name, number);
+      const [, , , name, number] = hash.split("?")[0].split("/");
+      open(name || "overview", number);
     },
     close: () => below?.close?.(),
   };
+}
+
+function missingTab({ run, name, client }) {
+  const isClient = name === "client" && client;
+  const link = isClient ? el("a", { href: `${runLink(run, "clients")}/${client}` }, `Client ${client}`) : el("a", { href: runLink(run) }, "Overview of this run");
+  return { element: noSuchPage(link), update: async () => {} };
 }
 
 function stateWords({ state, reason: why, silent_s: silent }) {

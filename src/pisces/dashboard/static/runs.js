@@ -89,7 +89,7 @@ function progress(row) {
 
 function toTarget(row) {
   if (row.target === null || row.target === undefined) return "–";
-  return row.time_to_target_s === null ? "not yet" : duration(row.time_to_target_s);
+  return row.time_to_target_s !== null ? duration(row.time_to_target_s) : row.state === "finished" ? "not reached" : "not yet";
 }
 
 function box(run, choose) {

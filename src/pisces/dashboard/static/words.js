@@ -7,10 +7,21 @@ export function number(value) {
   if (value === null || value === undefined) return UNKNOWN;
   if (typeof value !== "number") return String(value);
   const size = Math.abs(value);
-  if (Number.isInteger(value)) return value.toLocaleString("en-US").replaceAll(",", "\u202f");
-  if (size >= 1000) return Math.round(value).toLocaleString("en-US").replaceAll(",", "\u202f");
+  if (Number.isInteger(value)) return value.toLocaleString("en-US");
+  if (size >= 1000) return Math.round(value).toLocaleString("en-US");
   if (size !== 0 && size < 0.001) return value.toExponential(1);
   return value.toFixed(size >= 100 ? 1 : size >= 1 ? 2 : 3);
+}
+
+/** `1 update`, `12,000 updates`. */
+export function counted(num, one, many = `${one}s`) {
+  return `${number(num)} ${num === 1 ? one : many}`;
+}
+
+/** An instant of the run's own time, told apart from those close by: `5,941.2 s`. */
+export function instant(seconds) {
+  if (seconds === null || seconds === undefined) return UNKNOWN;
+  return `${seconds.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} s`;
 }
 
 /** A metric: three digits behind the point, or as many as it needs. */

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pisces.report.facts import Floats
+from pisces.report.figures.figure import Ints
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.tables import AGGREGATED
+from pisces.report.ledger.tables import AGGREGATED, OUTCOMES
 
 if TYPE_CHECKING:
     from pisces.report.figures.timeline import Span
@@ -17,27 +19,47 @@ ROUNDING = 1e-6  # of a piece: less than that is what sums of many instants are 
 STEPS = 90  # pieces that a span of time is cut into
 
 
-def busy_map(ledger: Ledger, span: Span) -> tuple[Floats, Floats]:
-    """Per client and piece: the share of it that the client worked, and how stale its updates were.
+@dataclass(frozen=True, slots=True, eq=False)
+class BusyMap:
+    """A row per client, a column per piece of time.
 
-    Staleness is the mean over updates, by the time each took in that piece; NaN where none did.
+    `busy` is the share of the piece that the client worked. `stale` is the mean over updates that
+    were aggregated, by the time each took in that piece; NaN where none did. `outcomes` is what
+    came of most of the work in it, -1 where there was none.
     """
+
+    busy: Floats
+    stale: Floats
+    outcomes: Ints
+
+
+def busy_map(ledger: Ledger, span: Span) -> BusyMap:
+    """How busy these clients were, how stale their updates, and what came of their work."""
     edges = np.linspace(span.since, span.until, STEPS + 1)
     width = (span.until - span.since) / STEPS
     tasks = ledger.notes.tasks
-    is_used = tasks["outcome"][span.tasks] == AGGREGATED
+    codes = tasks["outcome"][span.tasks]
+    is_used = codes == AGGREGATED
     staleness = np.where(is_used, tasks["staleness"][span.tasks], 0).astype(np.float64)
     busy, stale = np.zeros((2, len(span.clients), STEPS))
+    outcomes: Ints = np.full((len(span.clients), STEPS), -1)
     for place in range(len(span.clients)):
         own = np.flatnonzero(span.places == place)
         starts, ends, used = span.starts[own], span.ends[own], is_used[own]
-        busy[place] = spent(edges, starts, ends, np.ones(len(own)))
+        by_outcome = np.zeros((len(OUTCOMES), STEPS))
+        for code in np.unique(codes[own]).tolist():
+            here = codes[own] == code
+            ones = np.ones(np.count_nonzero(here))
+            by_outcome[code] = spent(edges, starts[here], ends[here], ones)
+        busy[place] = by_outcome.sum(axis=0)
+        worked = by_outcome.max(axis=0) > ROUNDING * width
+        outcomes[place] = np.where(worked, by_outcome.argmax(axis=0), -1)
         weighted = spent(edges, starts[used], ends[used], staleness[own][used])
-        in_use = spent(edges, starts[used], ends[used], np.ones(np.count_nonzero(used)))
+        in_use = by_outcome[AGGREGATED]
         stale[place] = np.divide(
             weighted, in_use, out=np.full(STEPS, np.nan), where=in_use > ROUNDING * width
         )
-    return np.clip(busy / max(width, 1e-300), 0.0, 1.0), stale
+    return BusyMap(np.clip(busy / max(width, 1e-300), 0.0, 1.0), stale, outcomes)
 
 
 def spent(edges: Floats, starts: Floats, ends: Floats, weights: Floats) -> Floats:

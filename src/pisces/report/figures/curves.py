@@ -54,13 +54,16 @@ def _words(ledger: Ledger, metric: str, target: float | None, reached: float | N
     times, values = ledger.curve(metric)
     best = best_of(ledger, metric)
     now = "not a number" if np.isnan(values[-1]) else f"{values[-1]:.4g}"
-    text = f"{told(metric)} is {now} after {seconds(float(times[-1]))}"
+    text = f"The {told(metric)} is {now} after {seconds(float(times[-1]))}"
     if best is not None:
         text += f", {best:.4g} at best"
     if target is None:
         return f"{text}."
     if reached is None:
-        return f"{text}; the target {target:g} is not reached yet."
+        is_over = ledger.notes.reason not in (None, "interrupted")
+        return f"{text}; the target {target:g} {'was' if is_over else 'is'} not reached" + (
+            "." if is_over else " yet."
+        )
     return f"{text}; the target {target:g} was reached after {seconds(reached)}."
 
 

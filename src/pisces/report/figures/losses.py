@@ -97,7 +97,7 @@ def _credits(ledger: Ledger, told: Ints) -> list[Trace]:
         return []
     trace = _scatter(ledger, odd, "credits left", {"color": ORANGE, "size": 6, "opacity": 0.7})
     left = numbers(tasks["credits"][odd])
-    words = "client %{customdata}: %{y} credits left<extra></extra>"
+    words = "client %{customdata}, credits left: %{y}<extra></extra>"
     return [{**trace, "y": left, "yaxis": "y2", "hovertemplate": words}]
 
 
@@ -142,7 +142,8 @@ def _words(
     text = f"{counted(len(told), 'loss', 'losses')}, {middle:.4g} in the median; "
     text += f"{counted(num_odd, 'outlier')}, {counted(num_banned, 'client')} distrusted"
     if clustering is None:
-        return f"{text}; the config tells of no judge by clusters, so none are shaded."
+        why = "; the config tells of no judge by clusters, so none are shaded" if num_odd else ""
+        return f"{text}{why}."
     if not ranges:
         return f"{text}; too few losses for a cluster yet."
     return f"{text}; shaded are the clusters of {counted(len({v for v, *_ in ranges}), 'version')}."

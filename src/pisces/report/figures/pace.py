@@ -192,7 +192,7 @@ def _contributor_words(num: Ints, weights: Floats, width: int) -> str:
     known = weights[~np.isnan(weights)]
     if len(known):
         text += f"; their weights are from {known.min():.3g} to {known.max():.3g}"
-    return f"{text}; {width} versions stand together." if width > 1 else f"{text}."
+    return f"{text}; each bar is {width} versions." if width > 1 else f"{text}."
 
 
 # --- how stale ------------------------------------------------------------------------------------
@@ -220,6 +220,8 @@ def staleness(ledger: Ledger) -> Figure:
         "hovertemplate": "staleness %{x}: %{customdata:,} updates, %{y:.3~g} %<extra></extra>",
     }
     layout = layout_of(name, "staleness (versions)", "aggregated updates (%)", bargap=0.05)
+    if max(values[-1], bound or 0) - values[0] < 12:
+        layout["xaxis"] |= {"tick0": 0, "dtick": 1}  # there is no half a version
     if bound is not None:
         layout |= _upright(bound, f"bound {bound:g}")
     mean = float(np.average(values, weights=num))

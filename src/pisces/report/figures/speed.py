@@ -117,8 +117,11 @@ def _time_traces(
 
 def _time_words(protocol: str, found: Sequence[tuple[ReadRun, float | None]], median: float) -> str:
     num = sum(time is not None for _, time in found)
-    time = seconds(median) if median < np.inf else "not reached"
-    return f"{protocol}: {time} ({num} of {len(found)})"
+    reached = f"reached by {num or 'none'} of {len(found)}"
+    if median == np.inf:
+        return f"{protocol}: {reached}"
+    middle = seconds(median) + (" in the median" if len(found) > 1 else "")
+    return f"{protocol}: {middle}, {reached}"
 
 
 def _height(num: int) -> int:
@@ -156,7 +159,7 @@ def compare_speedups(
         try:
             rows = compare(runs, target, metric=metric, reference=reference)
         except RunError as error:
-            return nothing(name, title, f"{str(error)[0].upper()}{str(error)[1:]}.")
+            return nothing(name, title, f"{error}.")
     others = [row for row in rows[1:] if row.speedup is not None]
     first = rows[0].protocol
     if not others:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pisces.errors import ConfigError
 from pisces.report.facts import Floats
-from pisces.report.figures.busy import STEPS, busy_map
+from pisces.report.figures.busy import STEPS, BusyMap, busy_map
 from pisces.report.figures.figure import (
     AMBER,
     BLUE,
@@ -31,7 +31,7 @@ from pisces.report.figures.figure import (
     seconds,
 )
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.tables import AGGREGATED, FAILED, OUTCOMES, RUNNING
+from pisces.report.ledger.tables import AGGREGATED, OUTCOMES, RUNNING
 
 Colouring: TypeAlias = Literal["staleness", "outcome"]
 NAME, TITLE = "timeline", "who worked when"
@@ -58,6 +58,8 @@ class Span:
     until: float
     names: list[str]
     clients: list[int]
+    first: int  # client of those that ever worked, counted from 0
+    num_worked: int
     tasks: Ints
     places: Ints
     starts: Floats
@@ -75,8 +77,8 @@ def timeline(
 ) -> Figure:
     """Tasks of `num` clients from the `first` on (by id, of those that ever started), as bars.
 
-    Where the span holds too many tasks, each row is cut into pieces, which show how busy the client
-    was or how stale its updates.
+    Where the span holds too many tasks, each row is cut into pieces, which show how stale the
+    client's updates were, or what came of most of its work.
     """
     if colour not in ("staleness", "outcome"):
         raise ConfigError(f"a timeline is coloured by staleness or outcome, not {colour!r}")
@@ -111,6 +113,8 @@ def _span(
         until=max(until, since),
         names=[names.get(client, str(client)) for client in clients],
         clients=clients,
+        first=first,
+        num_worked=len(started),
         tasks=within,
         places=places[within],
         starts=tasks["started_at"][within],
@@ -198,18 +202,31 @@ def _hover(ledger: Ledger, span: Span, place: int, outcome: str) -> str:
 def _words(ledger: Ledger, span: Span) -> str:
     tasks = ledger.notes.tasks
     outcomes, staleness = tasks["outcome"][span.tasks], tasks["staleness"][span.tasks]
-    num = int(np.count_nonzero(ledger.notes.clients["picks"]))
     parts = [
-        f"{counted(len(span.tasks), 'task')} of {len(span.clients):,} of the {num:,} clients that "
-        f"ever worked, from {seconds(span.since)} to {seconds(span.until)}"
+        f"{counted(len(span.tasks), 'task')} of {_whose(span)}, from {seconds(span.since)} to "
+        f"{seconds(span.until)}"
     ]
     used = staleness[outcomes == AGGREGATED]
     if len(used):
-        parts.append(f"{len(used):,} aggregated with staleness {used.min()} to {used.max()}")
-    for code, words in ((FAILED, "failed"), (RUNNING, "still running")):
-        if np.any(outcomes == code):
+        low, high = int(used.min()), int(used.max())
+        how = f"{low}" if low == high else f"{low} to {high}"
+        parts.append(f"{len(used):,} aggregated with staleness {how}")
+    for code, outcome in enumerate(OUTCOMES):
+        if code != AGGREGATED and np.any(outcomes == code):
+            words = "still running" if code == RUNNING else outcome
             parts.append(f"{np.count_nonzero(outcomes == code):,} {words}")
     return "; ".join(parts) + "."
+
+
+def _whose(span: Span) -> str:
+    num = len(span.clients)
+    if num == span.num_worked:
+        return f"the {counted(num, 'client')} that ever worked"
+    if not num:
+        return f"none of the {counted(span.num_worked, 'client')} that ever worked"
+    first, last = span.first + 1, span.first + num
+    own = f"clients {first:,} to {last:,}" if num > 1 else f"client {first:,}"
+    return f"{own} of the {span.num_worked:,} that ever worked, by id"
 
 
 def _columns(ledger: Ledger, span: Span) -> dict[str, list[Cell]]:
@@ -229,30 +246,85 @@ def _columns(ledger: Ledger, span: Span) -> dict[str, list[Cell]]:
 
 
 def _shaded(ledger: Ledger, span: Span, colour: Colouring) -> Figure:
-    busy, stale = busy_map(ledger, span)
-    by_staleness = colour == "staleness"
+    found = busy_map(ledger, span)
     edges = np.linspace(span.since, span.until, STEPS + 1)
-    what = "mean staleness" if by_staleness else "share of time busy"
-    trace: Trace = {
-        "type": "heatmap",
-        "x": numbers((edges[:-1] + edges[1:]) / 2),
-        "y": list(range(len(span.clients))),
-        "z": [numbers(row) for row in (stale if by_staleness else busy)],
-        "colorscale": "Viridis" if by_staleness else "Cividis",
-        "reversescale": by_staleness,
-        "zmin": 0,
-        "ygap": 1,
-        "hoverongaps": False,
-        "colorbar": {"title": {"text": what.replace(" ", "<br>", 1)}, "thickness": 12},
-        "hovertemplate": f"%{{x:,.4~g}} s: {what} %{{z:.3~g}}<extra></extra>",
-    }
+    middles = numbers((edges[:-1] + edges[1:]) / 2)
+    if colour == "staleness":
+        traces = [_stale_cells(found, middles), *_unused_cells(found, middles)]
+    else:
+        traces = [_outcome_cells(found, middles)]
     words = f"{_words(ledger, span)[:-1]}; too many to draw one by one: zoom in to see tasks."
-    since, until = np.tile(edges[:-1], len(busy)), np.tile(edges[1:], len(busy))
+    if len(traces) > 1:
+        words += " Grey: at work, but nothing of it was aggregated."
+    codes = found.outcomes.ravel().tolist()
     columns: dict[str, list[Cell]] = {
         "client": np.repeat(span.clients, STEPS).tolist(),
-        "since": numbers(since),
-        "until": numbers(until),
-        "busy_share": numbers(busy.ravel()),
-        "mean_staleness": numbers(stale.ravel()),
+        "since": numbers(np.tile(edges[:-1], len(found.busy))),
+        "until": numbers(np.tile(edges[1:], len(found.busy))),
+        "busy_share": numbers(found.busy.ravel()),
+        "mean_staleness": numbers(found.stale.ravel()),
+        "commonest_outcome": [OUTCOMES[code] if code >= 0 else None for code in codes],
     }
-    return Figure(NAME, TITLE, words, [trace], _layout(span), columns)
+    return Figure(NAME, TITLE, words, traces, _layout(span), columns)
+
+
+def _cells(middles: list[Any], values: Any, **more: Any) -> Trace:
+    trace = {"type": "heatmap", "x": middles, "y": list(range(len(values)))}
+    return {**trace, "z": values, "ygap": 1, "hoverongaps": False, **more}
+
+
+def _stale_cells(found: BusyMap, middles: list[Any]) -> Trace:
+    return _cells(
+        middles,
+        [numbers(row) for row in found.stale],
+        colorscale="Viridis",
+        reversescale=True,
+        zmin=0,
+        colorbar={"title": {"text": "mean<br>staleness"}, "thickness": 12},
+        hovertemplate="%{x:,.4~g} s: mean staleness %{z:.3~g}<extra></extra>",
+    )
+
+
+def _unused_cells(found: BusyMap, middles: list[Any]) -> list[Trace]:
+    """Where clients worked in vain, or have not ended yet: nobody vanishes who was at work."""
+    is_unused = (found.outcomes >= 0) & np.isnan(found.stale)
+    if not is_unused.any():
+        return []
+    texts = [
+        [OUTCOMES[code] if unused else "" for code, unused in zip(*pair, strict=True)]
+        for pair in zip(found.outcomes.tolist(), is_unused.tolist(), strict=True)
+    ]
+    cells = _cells(
+        middles,
+        [numbers(row) for row in np.where(is_unused, 1.0, np.nan)],
+        text=texts,
+        colorscale=[[0, GREY], [1, GREY]],
+        opacity=0.55,
+        showscale=False,
+        hovertemplate="%{x:,.4~g} s: at work, %{text}<extra></extra>",
+    )
+    return [cells]
+
+
+def _outcome_cells(found: BusyMap, middles: list[Any]) -> Trace:
+    """What came of most of the work, in colours that stand beside their names."""
+    known = [code for code in range(len(OUTCOMES)) if np.any(found.outcomes == code)]
+    places = np.full(len(OUTCOMES) + 1, np.nan)  # the last is that of -1: nobody worked
+    places[known] = np.arange(len(known))
+    num, names = len(known), [OUTCOMES[code] for code in known]
+    steps = [[(n + end) / num, COLOURS[name]] for n, name in enumerate(names) for end in (0, 1)]
+    return _cells(
+        middles,
+        [numbers(row) for row in places[found.outcomes]],
+        text=[[OUTCOMES[code] if code >= 0 else "" for code in row] for row in found.outcomes],
+        colorscale=steps,
+        zmin=-0.5,
+        zmax=num - 0.5,
+        colorbar={
+            "title": {"text": "commonest<br>outcome"},
+            "thickness": 12,
+            "tickvals": list(range(num)),
+            "ticktext": names,
+        },
+        hovertemplate="%{x:,.4~g} s: mostly %{text}<extra></extra>",
+    )

@@ -11,9 +11,10 @@ Only the run folder is read, never the run: nothing is locked, written or waited
 from pisces.report.ledger.book import Ledger
 from pisces.report.ledger.overview import Overview, overview
 from pisces.report.ledger.rows import STATUSES, ClientRow, ClientRows, client_rows
-from pisces.report.ledger.story import ClientStory, Decision, TaskRow, client_story
+from pisces.report.ledger.story import FATES, ClientStory, Decision, TaskRow, client_story
 
 __all__ = [
+    "FATES",
     "STATUSES",
     "ClientRow",
     "ClientRows",

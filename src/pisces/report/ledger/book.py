@@ -18,7 +18,7 @@ from pisces.record.lines import Line
 from pisces.record.reader import Run
 from pisces.record.writer import EVENTS
 from pisces.report.facts import Floats
-from pisces.report.ledger.checks import is_sound
+from pisces.report.ledger.checks import MOST, is_sound
 from pisces.report.ledger.follow import Follower
 from pisces.report.ledger.names import Names
 from pisces.report.ledger.notes import Notes
@@ -83,6 +83,7 @@ class Ledger:
         now = self.follower.look()
         try:
             with self.follower.open() as file:
+                self._recover()
                 if not self.follower.is_same(file, self._inode) or self._is_mended(file):
                     self._begin()
                     self._change()
@@ -149,6 +150,12 @@ class Ledger:
             "line"
         )
 
+    def _recover(self) -> None:
+        """The log can be opened; only a damaged line stays a problem until it is mended."""
+        if self.problem is not None and not self._damaged:
+            self.problem = None
+            self._change()
+
     def _stumble(self, problem: str) -> None:
         if problem != self.problem:
             self.problem = problem
@@ -197,9 +204,11 @@ class Ledger:
         from pisces.errors import RunError
 
         try:
-            return self.run.setting(table, key)
+            value = self.run.setting(table, key)
         except RunError:
             return None
+        is_absurd = type(value) is int and abs(value) >= MOST  # and no float any more
+        return None if is_absurd else value
 
 
 def parsed(lines: list[bytes]) -> list[Line]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 18  # read at once, so that a short slice of time is one
-LONGEST_LINE = 1 << 26
+LONGEST_LINE = 1 << 24
 REMEMBERED_BYTES, REMEMBERED_LINES = (
     512,
     8,
@@ -68,12 +68,14 @@ class Follower:
         They count as read when `step` says so.
         """
         file.seek(self.position)
-        text = file.read(CHUNK_BYTES)
-        while b"\n" not in text:
-            more = file.read(CHUNK_BYTES)
-            if not more or len(text) > LONGEST_LINE:
-                return [text] if len(text) > LONGEST_LINE else []
-            text += more
+        parts = [file.read(CHUNK_BYTES)]
+        num_bytes = len(parts[0])
+        while b"\n" not in parts[-1]:
+            parts.append(file.read(CHUNK_BYTES))
+            num_bytes += len(parts[-1])
+            if not parts[-1] or num_bytes > LONGEST_LINE:
+                return [b"".join(parts)] if num_bytes > LONGEST_LINE else []
+        text = b"".join(parts)
         return text[: text.rindex(b"\n")].split(b"\n")
 
     def is_last(self, file: BinaryIO, lines: list[bytes]) -> bool:

@@ -11,7 +11,14 @@ from pisces.errors import RunError
 from pisces.report.ledger.book import Ledger
 from pisces.report.ledger.pace import is_locked, is_written, left, silent_s, speeds_of
 from pisces.report.ledger.rows import STATUSES, status_codes
-from pisces.report.ledger.summary import ReadRun, counted, metric_of, reached_at, target_of
+from pisces.report.ledger.summary import (
+    ReadRun,
+    counted,
+    is_target_known,
+    metric_of,
+    reached_at,
+    target_of,
+)
 from pisces.report.ledger.tables import WAITING
 from pisces.stop import lower_is_better
 
@@ -45,6 +52,7 @@ class Overview:
     value: float | None
     best: float | None
     target: float | None
+    is_target_known: bool  # else there may be one that nobody told yet
     time_to_target_s: float | None
     lower_is_better: bool
     metrics: dict[str, float | None]  # all of them, last values
@@ -109,6 +117,7 @@ def _overview(ledger: Ledger) -> Overview:
         value=None if metric is None else total["final"][metric],
         best=None if metric is None else total["best"][metric],
         target=target,
+        is_target_known=is_target_known(ledger),
         time_to_target_s=None if metric is None else reached_at(ledger, target, metric),
         lower_is_better=metric is not None and lower_is_better(metric),
         metrics=total["final"],

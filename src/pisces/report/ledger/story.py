@@ -13,9 +13,10 @@ from pisces.errors import RunError
 from pisces.report.ledger.book import Ledger
 from pisces.report.ledger.picks import SCORE
 from pisces.report.ledger.rows import ClientRow, count_or_none, number_or_none, row_of
-from pisces.report.ledger.tables import AGGREGATED, DROPPED, OUTCOMES, WAITING
+from pisces.report.ledger.tables import AGGREGATED, DROPPED, OUTCOMES, WAITING, Tasks
 
 Fate: TypeAlias = Literal["picked", "passed over", "running", "waiting", "gone", "distrusted"]
+FATES: tuple[Fate, ...] = ("picked", "passed over", "running", "waiting", "gone", "distrusted")
 Outcome: TypeAlias = Literal[
     "running", "waiting", "aggregated", "dropped", "failed", "called off", "left", "cut off"
 ]
@@ -72,47 +73,86 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ClientStory:
-    """Facts, tasks and decisions of one client, newest first; pages of both are cut alike."""
+    """Facts, a page of tasks and one of decisions of a client, newest first.
+
+    `fates` count all decisions since it joined, of which `num_decisions` are of the fate asked for.
+    `is_doubted`: its last update was taken for an outlier and dropped.
+    """
 
     facts: ClientRow
     joined_at: float | None
     distrusted_at: float | None
+    num_outliers: int
+    is_doubted: bool
     num_tasks: int
     tasks: tuple[TaskRow, ...]
+    first_task: int
+    fates: dict[str, int]
     num_decisions: int
     decisions: tuple[Decision, ...]
     first: int
     note: str | None  # why there are no decisions, if so
 
 
-def client_story(ledger: Ledger, client: int, first: int = 0, num: int = 100) -> ClientStory:
-    """The client's story; a client that never turned up is a `RunError`."""
+def client_story(
+    ledger: Ledger,
+    client: int,
+    first: int = 0,
+    num: int = 100,
+    *,
+    fate: Fate | None = None,
+    first_task: int | None = None,
+) -> ClientStory:
+    """The client's story; a client that never turned up is a `RunError`.
+
+    Pages are of `num` decisions from the `first` on, all or those of one `fate`, and of as many
+    tasks from the `first_task` on (by default the same).
+    """
     with ledger.lock:
         row = ledger.notes.row_of_client.get(client)
         if row is None:
             raise RunError(f"{ledger.path} tells of no client {client}: choose one that joined")
-        return _story(ledger, row, max(0, first), max(0, num))
+        first_task = first if first_task is None else first_task
+        return _story(ledger, row, (max(0, first), max(0, first_task)), max(0, num), fate)
 
 
-def _story(ledger: Ledger, row: int, first: int, num: int) -> ClientStory:
+def _story(
+    ledger: Ledger, row: int, firsts: tuple[int, int], num: int, fate: Fate | None
+) -> ClientStory:
     notes = ledger.notes
     clients, tasks = notes.clients, notes.tasks
     own = np.flatnonzero(tasks["client"] == row)
     since = int(np.searchsorted(notes.picks.decisions["line"], clients["joined_line"][row]))
-    num_decisions = len(notes.picks.decisions) - since
-    page = range(num_decisions - 1 - first, max(-1, num_decisions - 1 - first - num), -1)
+    first, first_task = firsts
     history = History(ledger, row, own)
+    codes = history.fates(since)
+    wanted = np.flatnonzero(codes == FATES.index(fate)) if fate else np.arange(len(codes))
+    page = wanted[::-1][first : first + num].tolist()
+    counts = np.bincount(codes, minlength=len(FATES)).tolist()
     return ClientStory(
         facts=row_of(ledger, row),
         joined_at=number_or_none(clients["joined_at"][row].item()),
         distrusted_at=number_or_none(clients["distrusted_at"][row].item()),
+        num_outliers=int(np.count_nonzero(tasks["is_outlier"][own])),
+        is_doubted=_is_doubted(tasks, own),
         num_tasks=len(own),
-        tasks=tuple(_task(ledger, int(task)) for task in own[::-1][first : first + num]),
-        num_decisions=num_decisions,
-        decisions=tuple(history.decision(since + place) for place in page),
+        tasks=tuple(_task(ledger, int(task)) for task in own[::-1][first_task : first_task + num]),
+        first_task=first_task,
+        fates=dict(zip(FATES, counts, strict=True)),
+        num_decisions=len(wanted),
+        decisions=tuple(history.decision(since + place, FATES[codes[place]]) for place in page),
         first=first,
         note=None if ledger.has_decisions else NO_DECISIONS,
     )
+
+
+def _is_doubted(tasks: Tasks, own: NDArray[np.int64]) -> bool:
+    """Was the last update that arrived of it an outlier, and dropped?"""
+    updates = own[np.isin(tasks["outcome"][own], UPDATES)]
+    if not len(updates):
+        return False
+    last = updates[-1]
+    return bool(tasks["is_outlier"][last]) and int(tasks["outcome"][last]) == DROPPED
 
 
 def _task(ledger: Ledger, row: int) -> TaskRow:
@@ -149,18 +189,12 @@ class History:
         self._came_lines, self._came = comings["line"][came], comings["is_present"][came]
         self._distrusted_line = notes.clients["distrusted_line"][row].item()
 
-    def decision(self, number: int) -> Decision:
-        """How it fared in this decision, and why."""
+    def decision(self, number: int, fate: Fate) -> Decision:
+        """This decision, in which it fared so, and why."""
         table = self._picks.decisions
         cell = {name: table[name][number].item() for name in table.FILLS}
         place = int(np.searchsorted(self._scored_in, number, side="right")) - 1
         scored = int(self._scored[place]) if place >= 0 else -1
-        is_picked = (
-            scored >= 0
-            and int(self._scored_in[place]) == number
-            and bool(self._picks.scores["is_picked"][scored])
-        )
-        fate: Fate = "picked" if is_picked else self._fate(cell["line"])
         terms = self._picks.terms_of(scored)
         return Decision(
             at=cell["at"],
@@ -173,22 +207,38 @@ class History:
             num_free=count_or_none(cell["num_free"]),
         )
 
-    def _fate(self, line: int) -> Fate:
-        if 0 <= self._distrusted_line < line:
-            return "distrusted"
-        place = int(np.searchsorted(self._came_lines, line)) - 1
-        if place < 0 or not self._came[place]:
-            return "gone"
+    def fates(self, since: int) -> NDArray[np.int64]:
+        """How it fared in every decision from this one on: places in `FATES`."""
+        lines = self._picks.decisions["line"][since:]
         # A client has one task at a time: the last started before is the one that may still count.
-        task = int(np.searchsorted(self._tasks["started_line"], line)) - 1
-        if task >= 0:
-            ended, settled = (int(self._tasks[n][task]) for n in ("ended_line", "settled_line"))
-            if ended < 0 or ended > line:
-                return "running"
-            is_update = self._tasks["outcome"][task] in UPDATES
-            if is_update and (settled < 0 or settled > line):
-                return "waiting"
-        return "passed over"
+        task = np.searchsorted(self._tasks["started_line"], lines) - 1
+        ended, settled, outcome = (
+            _before(task, self._tasks[name]) for name in ("ended_line", "settled_line", "outcome")
+        )
+        is_running = (task >= 0) & ((ended < 0) | (ended > lines))
+        is_open = (settled < 0) | (settled > lines)
+        is_waiting = (task >= 0) & np.isin(outcome, UPDATES) & is_open
+        came = np.searchsorted(self._came_lines, lines) - 1
+        is_gone = (came < 0) | ~_before(came, self._came).astype(bool)
+        is_distrusted = (self._distrusted_line >= 0) & (self._distrusted_line < lines)
+        is_picked = np.zeros(len(lines), bool)
+        own = self._scored_in[self._picks.scores["is_picked"][self._scored]]
+        is_picked[own[own >= since] - since] = True
+        told = {
+            "picked": is_picked,
+            "distrusted": is_distrusted,
+            "gone": is_gone,
+            "running": is_running,
+            "waiting": is_waiting,
+        }
+        codes = [FATES.index(cast(Fate, name)) for name in told]
+        found: NDArray[np.int64] = np.select([*told.values()], codes, FATES.index("passed over"))
+        return found
+
+
+def _before(places: NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
+    """The values at these places; whatever it is where a place is -1."""
+    return values[places] if len(values) else np.zeros(len(places), np.int64)
 
 
 def why(fate: Fate, decision: dict[str, Any], terms: dict[str, float | None]) -> str:
@@ -200,6 +250,10 @@ def why(fate: Fate, decision: dict[str, Any], terms: dict[str, float | None]) ->
         return "Drawn by lot." if fate == "picked" else "Free, but not drawn: seats went by lot."
     if fate == "picked":
         return f"Picked: {_told(terms)}." if score is not None else "A newcomer, drawn by lot."
+    if not decision["num_picked"]:
+        return "Free, but nobody was picked."
+    if score is None and not decision["num_unscored"]:
+        return "Not heard from yet; all seats went by score, none to a newcomer."
     if score is None:
         return "Free and not heard from yet, but not drawn among the newcomers."
     lowest = decision["lowest"]

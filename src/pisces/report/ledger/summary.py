@@ -87,19 +87,43 @@ def metric_of(ledger: Ledger) -> str | None:
 
 
 def target_of(ledger: Ledger) -> float | None:
-    """The target of `stop`, if there is one."""
+    """The target of `stop`: as the config has it, or the summary where a program made the run."""
     target = ledger.setting("stop", "target")
+    if target is None and _is_told_later(ledger):
+        target = _summary(ledger).get("target")
     is_number = type(target) in (int, float) and math.isfinite(target)
     return float(target) if is_number else None
 
 
-def wall_s(ledger: Ledger) -> float | None:
-    """How long the run took on the wall, which its summary tells when it is over."""
+def is_target_known(ledger: Ledger) -> bool:
+    """Is it known whether there is a target? Of a run made by a program its summary tells."""
+    return not _is_told_later(ledger) or "target" in _summary(ledger)
+
+
+def _is_told_later(ledger: Ledger) -> bool:
+    """Was the run made in Python, or has it no config? Then none of its settings are written."""
+    try:
+        config = ledger.run.config
+    except RunError:
+        return True
+    return not config or "made_in" in config
+
+
+def _summary(ledger: Ledger) -> dict[str, Any]:
+    """What the run wrote when it was over; nothing while it goes on."""
+    if ledger.notes.reason is None:
+        return {}  # one that lies there is of before a resume
     with suppress(OSError, ValueError, RecursionError):
         told = json.loads(read_file(ledger.path / SUMMARY))
-        if is_summary(told) and type(told.get("wall_s")) in (int, float):
-            return float(told["wall_s"])
-    return None
+        if is_summary(told):
+            return dict(told)
+    return {}
+
+
+def wall_s(ledger: Ledger) -> float | None:
+    """How long the run took on the wall, which its summary tells when it is over."""
+    found = _summary(ledger).get("wall_s")
+    return float(found) if isinstance(found, (int, float)) else None
 
 
 @dataclass(frozen=True)
