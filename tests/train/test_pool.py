@@ -531,3 +531,22 @@ def test_no_fork_where_autograd_has_threads() -> None:
     finally:
         done.set()
         thread.join()
+
+
+def test_ctrl_c_that_another_thread_takes_is_put_off() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    try:
+        with processes.born_deaf():
+            os.kill(os.getpid(), signal.SIGINT)  # blocked here, so the other thread takes it
+            for _ in range(100):
+                time.sleep(0.001)
+            assert heard == []
+        assert heard == [signal.SIGINT]
+    finally:
+        over.set()
+        other.join()
+        signal.signal(signal.SIGINT, before)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 
 def can_fork() -> bool:
@@ -34,9 +35,30 @@ def born_deaf() -> Iterator[None]:
     """Start processes that Ctrl-C does not reach, however early: they inherit what is blocked."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        yield
+        with _put_off():
+            yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _put_off() -> Iterator[None]:
+    """Handle Ctrl-C afterwards: where another thread takes it, what is blocked here is no help.
+
+    Its handler would still be called here, perhaps in a hook of the fork, where all is swallowed.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    heard: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if heard:
+            handler(*heard[0])
 
 
 def settle_worker() -> None:
