@@ -268,7 +268,7 @@ def _make_run(job: Job, num_runs: int) -> None:
     simulation = build.simulation(job.config)
     if simulation.workers is None and simulation.backend in ("auto", "pool"):
         simulation = replace(simulation, workers=max(1, num_cores() // num_runs))
-    signal.signal(signal.SIGINT, _interrupt_once)
+    before = signal.signal(signal.SIGINT, _interrupt_once)
     try:
         run(
             simulation,
@@ -278,7 +278,7 @@ def _make_run(job: Job, num_runs: int) -> None:
             trackers=tracking.of(job.config.record, job.out),
         )
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, before)
 
 
 def _interrupt_once(_signal: int, _frame: FrameType | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -120,7 +121,9 @@ def test_on_the_command_line(pisces: Pisces) -> None:
 def test_a_comparison_tracks_every_run_and_may_go_on_without(tmp_path: Path) -> None:
     config = parse(SMALL, ['record.trackers=["csv"]'])
     (job,) = many.jobs_of(config, ["fedbuff"], [1], tmp_path)
+    before = signal.getsignal(signal.SIGINT)
     many._make_run(job, 1)  # as in a worker
+    assert signal.getsignal(signal.SIGINT) is before
     assert (job.out / "metrics.csv").exists()
     (without,) = many.jobs_of(parse(SMALL), ["fedbuff"], [1], tmp_path)
     with left_in(tmp_path, [without]) as left:
