@@ -40,6 +40,11 @@ class Proxy:
         """The next line that has carried so many bytes upwards, from now on, breaks; once."""
         self._plan = num_bytes, way
 
+    @property
+    def will_break(self) -> bool:
+        """Is a line to break that did not yet?"""
+        return self._plan is not None
+
     def break_all(self, way: Way) -> int:
         """Every line there is; gives how many."""
         lines = [line for line in list(self._lines) if line.break_off(way)]

@@ -85,11 +85,13 @@ def test_clients_join_at_the_start(name: str) -> None:
 def test_time_begins_when_there_are_enough(name: str) -> None:
     with site(name, at_least=2) as there:
         there.clients.come(0)
-        threading.Timer(0.3, there.clients.come, (1,)).start()
+        later = threading.Timer(0.3, there.clients.come, (1,))
+        later.start()
         began = time.monotonic()
         assert {event.client for event in there.executor.wait(math.inf)} == {0, 1}
         assert time.monotonic() - began >= 0.2
         assert there.executor.now == 0.0
+        later.join()  # it may be seen before it has wholly come
 
 
 @every_executor

@@ -23,7 +23,7 @@ GOOD, SLOW, KILLED, CUT, COMES_AND_GOES = range(5), (5, 6), (7, 8, 9), (10, 11, 
 HOSTILE = dict(zip(range(14, 20), ("garbage", "flood", "sizes", "others", "nan"), strict=False))
 MORE_HOSTILE = dict(zip(range(14, 23), KINDS, strict=True))
 WAYS: tuple[Way, ...] = ("cut", "reset", "swallow")
-TERMS = {"at_least": 10, "beat_s": 0.5, "patience_s": 4.0}
+TERMS = {"at_least": 14, "beat_s": 0.5, "patience_s": 4.0}
 REASONS = {"the run stopped", "did not come back", "said goodbye", "deadline passed"}
 REFUSED = "update refused"
 
@@ -62,19 +62,24 @@ class Crowd:
 
     def play(self, server: Process) -> None:
         """Something happens to somebody, until the run is over."""
+        for number in (*KILLED, *CUT):  # to each at least once, as soon as it is there
+            self._strike(number)
         while server.code is None:
             time.sleep(self._rng.uniform(0.05, 0.25))
-            number = self._rng.choice((*KILLED, *CUT, *COMES_AND_GOES))
-            if number in CUT:
-                proxy = self._proxies[CUT.index(number)]
-                num_bytes = self._rng.randrange(1, 4 * SIZE * 2)  # in the midst of a result
+            self._strike(self._rng.choice((*KILLED, *CUT, *COMES_AND_GOES)))
+
+    def _strike(self, number: int) -> None:
+        if number in CUT:
+            proxy = self._proxies[CUT.index(number)]
+            num_bytes = self._rng.randrange(1, 4 * SIZE * 2)  # in the midst of a result
+            if not proxy.will_break:
                 proxy.break_after(num_bytes, WAYS[CUT.index(number)])
-            elif number in COMES_AND_GOES:
-                self._again(number, signal.SIGTERM)
-                self.num_leaves += 1
-            else:
-                self._again(number, signal.SIGKILL)
-                self.num_kills += 1
+        elif number in COMES_AND_GOES:
+            self._again(number, signal.SIGTERM)
+            self.num_leaves += 1
+        else:
+            self._again(number, signal.SIGKILL)
+            self.num_kills += 1
 
     def _again(self, number: int, end: int) -> None:
         """End a client, and start it anew."""
