@@ -12,6 +12,7 @@ from pisces.judge.clusters import LossOutliers
 from pisces.report.figures.figure import (
     BLUE,
     GREEN,
+    MOST_DOTS,
     ORANGE,
     Columns,
     Figure,
@@ -30,7 +31,7 @@ from pisces.types import State
 
 NAME, TITLE = "losses", "losses clients told, and outliers"
 FAR_APART = 20  # times the median: such losses are drawn on a logarithmic axis
-MOST_OUTLIERS = 400  # drawn; the latest
+MOST_OUTLIERS = 300  # drawn; the latest
 MOST_CLUSTERED, LEAST_CLUSTERED = 60, 4  # versions whose clusters are drawn
 MOST_POOLED = 2000  # losses that are clustered together; the latest
 MOST_LOSSES = 8000  # that are clustered for one figure
@@ -67,7 +68,7 @@ def _dots(ledger: Ledger, told: Ints) -> list[Trace]:
     tasks = ledger.notes.tasks
     is_odd = tasks["is_outlier"][told]
     usual, odd = told[~is_odd], told[is_odd][-MOST_OUTLIERS:]
-    usual = usual[thinned(tasks["loss"][usual])]
+    usual = usual[thinned(tasks["loss"][usual], MOST_DOTS)]
     dot = {"color": BLUE, "size": 4, "opacity": 0.7}
     cross = {"color": ORANGE, "size": 8, "symbol": "x"}
     traces = [_scatter(ledger, usual, "believed", dot)]

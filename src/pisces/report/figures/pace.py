@@ -10,6 +10,7 @@ from pisces.report.facts import Floats
 from pisces.report.figures.figure import (
     BLUE,
     GREY,
+    MOST_DOTS,
     ORANGE,
     Cell,
     Columns,
@@ -28,7 +29,7 @@ from pisces.report.ledger import Ledger
 from pisces.report.ledger.overview import bound_of
 from pisces.report.ledger.tables import Sparse
 
-MOST_STEPS = 300  # versions drawn one by one; more are drawn a few together
+MOST_STEPS = 150  # versions drawn one by one; more are drawn a few together
 MOST_BARS = 60  # of a histogram
 NOTHING = "No version was made yet."
 
@@ -46,7 +47,7 @@ def intervals(ledger: Ledger) -> Figure:
         at, versions = table["at"].copy(), table["version"].copy()
         limits = _beside(ledger.notes.pace.get("limit_s"), len(at))
     apart = np.diff(at, prepend=0.0)
-    kept = thinned(apart)
+    kept = thinned(apart, MOST_DOTS)
     traces = [_dots(at[kept], apart[kept], versions[kept])]
     if not np.isnan(limits).all():
         kept = thinned(limits)
