@@ -15,7 +15,8 @@ pytest.importorskip("starlette")
 pytest.importorskip("plotly")
 
 from pisces.dashboard import answers
-from pisces.dashboard.app import app
+from pisces.dashboard.answers import Answer
+from pisces.dashboard.app import Kept, app
 from pisces.dashboard.index import Index
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.notes import Notes
@@ -150,6 +151,30 @@ def test_who_asks_the_same_gets_what_was_worked_out(
     first = page.ask("figure", run=RUN, name="losses")
     monkeypatch.setitem(answers.FIGURES, "losses", lambda *_: lambda: pytest.fail("again"))
     assert page.ask("figure", run=RUN, name="losses").body == first.body
+
+
+def answer(revision: str) -> Answer:
+    return Answer(revision, lambda: {"told": revision})
+
+
+def test_what_was_worked_out_counts_until_the_revision_moves_on() -> None:
+    kept = Kept()
+    first = kept.of("q", answer("1"))
+    assert json.loads(first.text) == {"revision": "1", "told": "1"}
+    assert kept.of("q", answer("1")) is first
+    moved = kept.of("q", answer("2"))
+    assert (moved.revision, json.loads(moved.text)["told"]) == ("2", "2")
+    assert kept.of("q", answer("2")) is moved
+    assert kept.of("other", answer("2")) is not moved
+
+
+def test_the_answers_that_were_asked_for_last_are_kept() -> None:
+    kept = Kept(most=2)
+    a, b = kept.of("a", answer("1")), kept.of("b", answer("1"))
+    assert kept.of("a", answer("1")) is a
+    kept.of("c", answer("1"))
+    assert kept.of("a", answer("1")) is a
+    assert kept.of("b", answer("1")) is not b
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 from typing import Any
 
 import pytest
 from watching_pages import ask
 
-from pisces.dashboard.guard import HEADERS, LOOPBACK, Guard
+from pisces.dashboard.guard import EMPTY, HEADERS, LOOPBACK, Guard
 
 TOKEN = "abcdefghijklmnopqrstuvwx"
 
@@ -56,12 +58,23 @@ def test_every_answer_carries_the_headers(guard: Guard) -> None:
         assert reply.headers["cache-control"] == "no-store"
 
 
-def test_the_policy_lets_nothing_inline_run() -> None:
-    policy = HEADERS["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe-inline" not in policy
-    assert "unsafe-eval" not in policy
-    assert "http" not in policy
+def test_the_policy_lets_nothing_in_but_our_own_files_and_nobody_frame_them() -> None:
+    rules = [rule.split() for rule in HEADERS["content-security-policy"].split("; ")]
+    own, nothing = ["'self'"], ["'none'"]
+    assert {name: allowed for name, *allowed in rules} == {
+        "default-src": nothing,
+        "script-src": own,
+        "connect-src": own,
+        "style-src": own,
+        "style-src-attr": EMPTY.split(),
+        "img-src": ["'self'", "data:"],
+        "font-src": own,
+        "base-uri": nothing,
+        "form-action": nothing,
+        "frame-ancestors": nothing,
+    }
+    digest = base64.b64encode(hashlib.sha256(b"").digest()).decode()
+    assert EMPTY == f"'unsafe-hashes' 'sha256-{digest}'"
 
 
 def test_without_the_token_nothing_is_seen() -> None:

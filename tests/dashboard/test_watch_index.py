@@ -121,6 +121,44 @@ def test_what_takes_too_much_room_is_let_go_but_for_its_line(
     assert watched.ledger is None
 
 
+def held(index: Index) -> set[str]:
+    return {watched.place.id for watched in index.runs() if watched.ledger is not None}
+
+
+def rest(index: Index, looked_at: dict[str, float]) -> None:
+    """Nothing is due, whatever the time; each was looked at so many seconds from now."""
+    now = time.monotonic()
+    for watched in index.runs():
+        watched.read_at = now + 3600.0
+        watched.looked_at = now + looked_at[watched.place.id]
+
+
+def test_a_run_that_was_just_looked_at_is_not_let_go(root: Path) -> None:
+    for name in "abc":
+        make_run(root / name, some_lines())
+    index = read_all(Index(root, room_bytes=1 << 30))
+    rest(index, {"a": -3600.0, "b": 0.0, "c": -3600.0})
+    index.room_bytes = 1
+    index._scan_at = 0.0
+    assert held(index) == {"a", "b", "c"}
+    assert not index.step(), "nothing was due"
+    assert held(index) == {"b"}
+
+
+def test_no_more_is_let_go_than_has_to_be_and_first_what_nobody_missed(root: Path) -> None:
+    sizes = {}
+    for name in "abc":
+        log = make_run(root / name, some_lines()) / "events.jsonl"
+        sizes[name] = log.stat().st_size
+    index = read_all(Index(root, room_bytes=sum(sizes.values())))
+    rest(index, {"a": -200.0, "b": -300.0, "c": -100.0})
+    for room, left in ((0, "abc"), (1, "ac"), (1 + sizes["b"], "c")):
+        index.room_bytes = sum(sizes.values()) - room
+        index._scan_at = 0.0
+        index.step()
+        assert held(index) == set(left)
+
+
 def test_who_is_looked_at_is_read_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexing, "SLICE_S", 0.0)
     for name in "abc":

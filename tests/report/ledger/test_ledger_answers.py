@@ -47,6 +47,23 @@ def test_overview_by_hand(tmp_path: Path) -> None:
     assert (found.clock, found.has_decisions) == ("virtual", True)
 
 
+def test_staleness_now_is_of_those_whose_version_is_known(tmp_path: Path) -> None:
+    more = [
+        line("started", 11.0, task=4, client=1, version=0),
+        arrived(12.0, 4, 1, 0, 1.0, 1.0),
+    ]
+    # Task 2 is from version 1, task 4 from version 0; it is version 2 now.
+    assert overview(ledger_of(tmp_path / "both", [*HAND, *more])).staleness_now == 1.5
+    for own in more:
+        del own["version"]
+    assert overview(ledger_of(tmp_path / "one", [*HAND, *more])).staleness_now == 1.0
+    lines = [
+        {key: told for key, told in own.items() if key != "version" or own.get("task") != 2}
+        for own in HAND
+    ]
+    assert overview(ledger_of(tmp_path / "none", lines)).staleness_now is None
+
+
 def test_the_bound_of_the_config_where_the_pacer_says_none(tmp_path: Path) -> None:
     lines = [{k: v for k, v in own.items() if k != "pace"} for own in HAND]
     assert overview(ledger_of(tmp_path, lines)).staleness_bound == 4

@@ -179,7 +179,8 @@ def _staleness_now(ledger: Ledger) -> float | None:
     if notes.num_waiting:
         waiting = np.flatnonzero(notes.tasks["outcome"] == WAITING)
         versions = notes.tasks["version"][waiting]
-        return float(np.mean(notes.version - versions[versions >= 0])) if len(versions) else None
+        known = versions[versions >= 0]
+        return float(np.mean(notes.version - known)) if len(known) else None
     if not len(notes.aggregations):
         return None
     lately = notes.shares["staleness"][notes.aggregations["first"][-1] :]
