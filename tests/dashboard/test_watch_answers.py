@@ -153,6 +153,34 @@ def test_who_asks_the_same_gets_what_was_worked_out(
     assert page.ask("figure", run=RUN, name="losses").body == first.body
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("since=1", "since=%31%32", "since=a%26b", "num=50&first=0", "num=050", "first=000"),
+        *("order=changed%5fat", "descending=0&since=", "state=&find=", "find=&order=changed_at"),
+    ],
+)
+def test_the_same_question_is_kept_once_however_it_is_spelt(
+    page: Page, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = page.ask("runs")
+    monkeypatch.setattr(answers, "_row", lambda *_: pytest.fail("worked out again"))
+    reply = ask(page.app, "/api/runs", query)
+    assert (reply.status, reply.body) == (200, first.body)
+
+
+def test_another_question_has_another_answer(page: Page) -> None:
+    told = [
+        page.ask("runs", **query).body
+        for query in ({}, {"num": 1}, {"first": 1}, {"find": "going"}, {"state": "finished"})
+    ]
+    assert len(set(told)) == len(told)
+    runs = [RUN, "going"]
+    assert page.ask("compare", run=runs).body == page.ask("compare", run=[*runs, RUN]).body
+    assert page.ask("compare", run=runs).body != page.ask("compare", run=runs[::-1]).body
+    assert page.ask("compare", run=runs).body != page.ask("compare", run=runs, target=0.2).body
+
+
 def answer(revision: str) -> Answer:
     return Answer(revision, lambda: {"told": revision})
 

@@ -61,6 +61,17 @@ def test_it_ends_at_once_though_somebody_is_connected(folder: Path) -> None:
     assert took_s < 5
 
 
+def test_noise_from_the_network_stays_out_of_the_terminal(folder: Path) -> None:
+    with serving(folder) as server:
+        for noise in (b"\x16\x03\x01 no request\r\n\r\n", b"GET\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as open_:
+                open_.sendall(noise)
+                assert b" 400 " in open_.recv(100)
+        server.process.send_signal(signal.SIGINT)
+        rest, _ = server.process.communicate(timeout=20)
+    assert rest.split("\n") == ["Ctrl-C ends it", ""]
+
+
 def test_the_system_may_end_it_too(folder: Path) -> None:
     with serving(folder) as server:
         code, _ = server.end(signal.SIGTERM)

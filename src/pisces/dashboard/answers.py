@@ -226,7 +226,7 @@ def drawn(figure: Figure) -> dict[str, Any]:
 
 def comparison(index: Index, asked: Asked) -> Answer:
     """Several runs side by side: curves, times, speed-ups and costs."""
-    names = list(dict.fromkeys(asked.texts("run", MAX_COMPARED)))
+    names = asked.texts("run", MAX_COMPARED)
     if not names:
         raise BadQuestion("run: name at least one")
     found = [_found(index, name) for name in names]

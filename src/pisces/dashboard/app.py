@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,10 +49,10 @@ class Kept:
     """The last answers, so that two who look at the same cost as much as one."""
 
     most: int = NUM_KEPT
-    _bodies: OrderedDict[str, Body] = field(default_factory=OrderedDict)
+    _bodies: OrderedDict[Hashable, Body] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, question: str, answer: Answer) -> Body:
+    def of(self, question: Hashable, answer: Answer) -> Body:
         """The answer, worked out if it is not there."""
         with self._lock:
             body = self._bodies.get(question)
@@ -117,12 +117,17 @@ def _answer(index: Index, kept: Kept, request: Request) -> Response:
     answer = make(index, asked)
     if since == answer.revision:
         return Response(status_code=204)
-    key = f"{question}?{request.url.query.replace(f'since={since}', '')}"
-    body = kept.of(key, answer)
+    body = kept.of(_key(question, asked), answer)
     if body.packed is not None and _takes_packed(request):
         headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
         return Response(body.packed, media_type=JSON, headers=headers)
     return Response(body.text, media_type=JSON)
+
+
+def _key(question: str, asked: Asked) -> Hashable:
+    """What tells answers apart: what was understood, however it was spelt; not what is known."""
+    told = {name: value for name, value in asked.understood.items() if name != "since"}
+    return question, frozenset(told.items())
 
 
 def _body(answer: Answer) -> Body:

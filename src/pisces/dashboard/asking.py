@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import TypeVar
 from urllib.parse import parse_qs
 
 MAX_QUERY = 16_000  # characters
 MAX_TEXT = 1000  # of one value: a path may be long
+T = TypeVar("T", bound=Hashable)
 
 
 class BadQuestion(Exception):  # noqa: N818
@@ -15,10 +17,11 @@ class BadQuestion(Exception):  # noqa: N818
 
 
 class Asked:
-    """The query of one request."""
+    """The query of one request; `understood` is what was read of it, and as what."""
 
     def __init__(self, values: Mapping[str, Sequence[str]]) -> None:
         self._values = values
+        self.understood: dict[str, Hashable] = {}
 
     @classmethod
     def read(cls, query: str) -> Asked:
@@ -37,19 +40,19 @@ class Asked:
                 raise BadQuestion(f"nothing is called {name[:40]!r} here")
 
     def texts(self, name: str, most: int) -> list[str]:
-        """All values of that name."""
+        """All values of that name, each once."""
         values = list(self._values.get(name, ()))
         if len(values) > most:
             raise BadQuestion(f"{name}: at most {most}, not {len(values)}")
         for value in values:
             if len(value) > MAX_TEXT:
                 raise BadQuestion(f"{name}: at most {MAX_TEXT} characters")
-        return values
+        return list(self._noted(name, tuple(dict.fromkeys(values))))
 
     def text(self, name: str, default: str = "") -> str:
         """The one value of that name."""
         values = self.texts(name, 1)
-        return values[0] if values else default
+        return self._noted(name, values[0] if values else default)
 
     def choice(self, name: str, options: Collection[str], default: str) -> str:
         """One of these."""
@@ -69,7 +72,7 @@ class Asked:
             raise BadQuestion(f"{name}: a whole number")
         if not least <= int(value) <= most:
             raise BadQuestion(f"{name}: from {least} to {most}")
-        return int(value)
+        return self._noted(name, int(value))
 
     def number(self, name: str) -> float | None:
         """A finite number, if one is given."""
@@ -80,4 +83,8 @@ class Asked:
             raise BadQuestion(f"{name}: a number") from error
         if number is not None and not math.isfinite(number):
             raise BadQuestion(f"{name}: a finite number")
-        return number
+        return self._noted(name, number)
+
+    def _noted(self, name: str, value: T) -> T:
+        self.understood[name] = value
+        return value

@@ -86,6 +86,7 @@ def _server(guarded: Guard) -> uvicorn.Server:
     config = uvicorn.Config(
         guarded,
         log_config=None,
+        log_level="error",  # whoever sends what is no request does not get into the terminal
         access_log=False,  # it would hold the token
         server_header=False,
         lifespan="off",
