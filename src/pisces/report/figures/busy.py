@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pisces.report.facts import Floats
 from pisces.report.figures.figure import Ints
+from pisces.report.figures.span import Span
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.tables import AGGREGATED, OUTCOMES
-
-if TYPE_CHECKING:
-    from pisces.report.figures.timeline import Span
 
 ROUNDING = 1e-6  # of a piece: less than that is what sums of many instants are off by
 STEPS = 90  # pieces that a span of time is cut into
@@ -21,13 +18,14 @@ STEPS = 90  # pieces that a span of time is cut into
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BusyMap:
-    """A row per client, a column per piece of time.
+    """A row per client, a column per piece of time, which lies between two `edges`.
 
     `busy` is the share of the piece that the client worked. `stale` is the mean over updates that
     were aggregated, by the time each took in that piece; NaN where none did. `outcomes` is what
     came of most of the work in it, -1 where there was none.
     """
 
+    edges: Floats
     busy: Floats
     stale: Floats
     outcomes: Ints
@@ -59,7 +57,8 @@ def busy_map(ledger: Ledger, span: Span) -> BusyMap:
         stale[place] = np.divide(
             weighted, in_use, out=np.full(STEPS, np.nan), where=in_use > ROUNDING * width
         )
-    return BusyMap(np.clip(busy / max(width, 1e-300), 0.0, 1.0), stale, outcomes)
+    busy_share = np.clip(busy / max(width, 1e-300), 0.0, 1.0)
+    return BusyMap(edges, busy_share, stale, outcomes)
 
 
 def spent(edges: Floats, starts: Floats, ends: Floats, weights: Floats) -> Floats:
