@@ -15,7 +15,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("plotly")
 
 from pisces.dashboard import answers
-from pisces.dashboard.answers import Answer
+from pisces.dashboard.answer import Answer
 from pisces.dashboard.app import Kept, app
 from pisces.dashboard.index import Index
 from pisces.report.ledger import Ledger

@@ -74,7 +74,7 @@ def test_the_policy_lets_nothing_in_but_our_own_files_and_nobody_frame_them() ->
         "frame-ancestors": nothing,
     }
     digest = base64.b64encode(hashlib.sha256(b"").digest()).decode()
-    assert EMPTY == f"'unsafe-hashes' 'sha256-{digest}'"
+    assert f"'unsafe-hashes' 'sha256-{digest}'" == EMPTY
 
 
 def test_without_the_token_nothing_is_seen() -> None:

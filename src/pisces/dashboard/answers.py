@@ -7,13 +7,14 @@ is counted, sorted and cut here: no more than a page full leaves, however long t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, TypeAlias
 
+from pisces.dashboard.answer import Answer, drawn, revision_of, run_asked
 from pisces.dashboard.asking import Asked, BadQuestion
+from pisces.dashboard.comparing import comparison
 from pisces.dashboard.index import Index, Watched
 from pisces.dashboard.places import hidden
-from pisces.errors import PiscesError
 from pisces.report import figures
 from pisces.report.figures import Figure
 from pisces.report.ledger import (
@@ -25,10 +26,8 @@ from pisces.report.ledger import (
     client_story,
     overview,
 )
-from pisces.report.ledger.summary import ReadRun, target_of
 
 MAX_PAGE = 200  # rows at once
-MAX_COMPARED = 40  # runs
 MAX_CLIENT = 2**31
 ANY = 10**9
 NUM_TASKS = 50
@@ -39,18 +38,6 @@ ROW = (
 )
 ORDERS = ("changed_at", "id", *ROW)
 CLIENT_ORDERS = frozenset(field.name for field in fields(ClientRow)) - {"terms"}
-
-
-class NoSuchRun(Exception):  # noqa: N818
-    """No run of that name was found in the folder watched."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """`make` works it out; `revision` is another whenever it would come out differently."""
-
-    revision: str
-    make: Callable[[], Mapping[str, Any]]
 
 
 # --- the list -------------------------------------------------------------------------------------
@@ -109,7 +96,7 @@ def _key(value: Any) -> tuple[bool, Any]:
 
 def glance(index: Index, asked: Asked) -> Answer:
     """One run at a glance, and how far its log was read."""
-    watched, ledger = _run(index, asked)
+    watched, ledger = run_asked(index, asked)
     seen = overview(ledger)
     minutes = None if seen.silent_s is None else int(seen.silent_s // 60)
     state = f"{seen.state}.{minutes}.{ledger.share_read:.3f}.{watched.place.problem is None}"
@@ -125,12 +112,12 @@ def glance(index: Index, asked: Asked) -> Answer:
             "metric_names": list(ledger.metrics),
         }
 
-    return Answer(f"{_revision(index, ledger)}.{state}", make)
+    return Answer(f"{revision_of(index, ledger)}.{state}", make)
 
 
 def clients(index: Index, asked: Asked) -> Answer:
     """A page of the table of clients."""
-    _, ledger = _run(index, asked)
+    _, ledger = run_asked(index, asked)
     status = asked.choice("status", ("", *STATUSES), "") or None
     orders = (*CLIENT_ORDERS, *ledger.terms)
     order, find = asked.choice("order", orders, "client"), asked.text("find")
@@ -149,12 +136,12 @@ def clients(index: Index, asked: Asked) -> Answer:
         )
         return asdict(found)
 
-    return Answer(_revision(index, ledger), make)
+    return Answer(revision_of(index, ledger), make)
 
 
 def client(index: Index, asked: Asked) -> Answer:
     """One client's story."""
-    _, ledger = _run(index, asked)
+    _, ledger = run_asked(index, asked)
     number = asked.whole("client", -1, 0, MAX_CLIENT)
     first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", NUM_TASKS, 1, MAX_PAGE)
     first_task = asked.whole("first_task", first, 0, ANY)
@@ -164,7 +151,7 @@ def client(index: Index, asked: Asked) -> Answer:
         wanted = next((name for name in FATES if name == fate), None)
         return asdict(client_story(ledger, number, first, num, fate=wanted, first_task=first_task))
 
-    return Answer(_revision(index, ledger), make)
+    return Answer(revision_of(index, ledger), make)
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -172,10 +159,10 @@ def client(index: Index, asked: Asked) -> Answer:
 
 def figure(index: Index, asked: Asked) -> Answer:
     """One figure of one run."""
-    _, ledger = _run(index, asked)
+    _, ledger = run_asked(index, asked)
     name = asked.choice("name", FIGURES, "curve")
     make = FIGURES[name](ledger, asked)
-    return Answer(_revision(index, ledger), lambda: drawn(make()))
+    return Answer(revision_of(index, ledger), lambda: drawn(make()))
 
 
 def _curve(ledger: Ledger, asked: Asked) -> Callable[[], Figure]:
@@ -210,95 +197,7 @@ FIGURES: dict[str, Drawer] = {
 }
 
 
-def drawn(figure: Figure) -> dict[str, Any]:
-    """What the page needs of a figure; the columns behind it stay here."""
-    return {
-        "name": figure.name,
-        "title": figure.title,
-        "words": figure.words,
-        "data": figure.data,
-        "layout": figure.layout,
-    }
-
-
-# --- several runs ---------------------------------------------------------------------------------
-
-
-def comparison(index: Index, asked: Asked) -> Answer:
-    """Several runs side by side: curves, times, speed-ups and costs."""
-    names = asked.texts("run", MAX_COMPARED)
-    if not names:
-        raise BadQuestion("run: name at least one")
-    found = [_found(index, name) for name in names]
-    ledgers = [index.ledger(watched) for watched in found]
-    target, metric = asked.number("target"), asked.text("metric") or None
-
-    def make() -> dict[str, Any]:
-        makers = (figures.compare_curves, figures.compare_times, figures.compare_speedups)
-        return {
-            "runs": [
-                {
-                    "id": watched.place.id,
-                    "name": ReadRun.of(ledger).name,
-                    "share_read": ledger.share_read,
-                }
-                for watched, ledger in zip(found, ledgers, strict=True)
-            ],
-            # Words name runs as the list does: paths below the folder watched.
-            "figures": [_drawn_or_why(index, make, ledgers, target, metric) for make in makers],
-            "costs": [
-                {**row, "run": watched.place.id}
-                for watched, row in zip(found, figures.costs(ledgers), strict=True)
-            ],
-        }
-
-    return Answer(_revision(index, *ledgers), make)
-
-
-def _drawn_or_why(
-    index: Index,
-    make: Callable[..., Figure],
-    ledgers: list[Ledger],
-    target: float | None,
-    metric: str | None,
-) -> dict[str, Any]:
-    """A figure, or in its place why there is none: the others can be seen all the same."""
-    try:
-        made = drawn(make(ledgers, target, metric))
-        return {**made, "words": hidden(made["words"], index.root)}
-    except PiscesError as error:
-        name = make.__name__
-        return {
-            "name": name,
-            "title": "",
-            "words": hidden(str(error), index.root),
-            "data": [],
-            "layout": {},
-        }
-
-
-# --- which run ------------------------------------------------------------------------------------
-
-
-def _run(index: Index, asked: Asked) -> tuple[Watched, Ledger]:
-    watched = _found(index, asked.text("run"))
-    return watched, index.ledger(watched)
-
-
-def _found(index: Index, name: str) -> Watched:
-    watched = index.find(name)
-    if watched is None:
-        raise NoSuchRun
-    if watched.place.problem is not None:
-        raise PiscesError(watched.place.problem)
-    return watched
-
-
-def _revision(index: Index, *ledgers: Ledger) -> str:
-    """Of the logs, and of targets, which a summary may tell later than the last line."""
-    told = (f"{ledger.revision}.{target_of(ledger)}" for ledger in ledgers)
-    return ".".join([index.epoch, *told])
-
+# --- all questions --------------------------------------------------------------------------------
 
 Answerer: TypeAlias = Callable[[Index, Asked], Answer]
 _PAGE = {"order", "descending", "find", "first", "num"}

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pisces.dashboard.answers import ANSWERS, Answer, NoSuchRun
+from pisces.dashboard.answer import Answer, NoSuchRun
+from pisces.dashboard.answers import ANSWERS
 from pisces.dashboard.asking import Asked, BadQuestion
 from pisces.dashboard.extra import needed
 from pisces.dashboard.files import File, files
