@@ -15,36 +15,10 @@ from typing import Any
 
 import pytest
 import studyfiles
+from configs import SMALL
 
 from pisces.cli.main import main
 
-SMALL = """
-[clients]
-count = 12
-concurrency = 4
-
-[data]
-size = 12
-
-[model]
-hidden = [8]
-
-[train]
-learning_rate = 0.1
-batch_size = 8
-device = "cpu"
-
-[latency]
-min_s = 2
-max_s = 20
-
-[evaluate]
-every_s = 10
-
-[stop]
-time_s = 60
-target = 0.99
-"""
 COMMAND = [sys.executable, "-m", "pisces.cli.main"]
 
 

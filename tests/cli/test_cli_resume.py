@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configs import SMALL
 
 import pisces as library
 from pisces.cli.main import main
@@ -49,35 +50,7 @@ def kill(num_turns: int, *args: Any) -> None:
             main()
 
 
-SMALL = """
-    [clients]
-    count = 12
-    concurrency = 4
-    [data]
-    size = 12
-    [model]
-    hidden = [8]
-    [train]
-    learning_rate = 0.1
-    batch_size = 8
-    device = "cpu"
-    backend = "sequential"
-    [latency]
-    min_s = 2
-    max_s = 20
-    [evaluate]
-    every_s = 10
-    [stop]
-    time_s = 60
-"""
 OFTEN = ("--set", "checkpoint.every_s=1e-9")
-
-
-@pytest.fixture
-def small(folder: Path) -> str:
-    """The config of these runs."""
-    (folder / "small.toml").write_text(SMALL)
-    return "small.toml"
 
 
 @pytest.fixture(autouse=True)

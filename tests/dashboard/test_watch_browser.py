@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import pytest
 from browsers import Server, Tab, browser, serving, shots_folder, start_server
+from configs import SMALL
 from watching_pages import LINK, MARKUP, make_run, some_lines
 
 from pisces.record.lines import Line, encode
@@ -24,22 +25,6 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("plotly")
 
 RUN = "demo/pisces-seed1"
-SMALL = """
-[clients]
-count = 12
-concurrency = 4
-[data]
-size = 12
-[model]
-hidden = [8]
-[train]
-device = "cpu"
-[latency]
-min_s = 2
-max_s = 20
-[stop]
-time_s = 60
-"""
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from runs import World, simulate
 from pisces.errors import MissingPackageError, RunError
 from pisces.record.lines import encode
 from pisces.record.reader import Run
+from pisces.report import charts
 from pisces.report import page as page_module
 from pisces.report.markup import data_block, tag
 from pisces.report.page import page, write_page
@@ -245,7 +246,7 @@ def test_errors_say_what_to_do(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(RunError, match="no runs to tell of"):
         page([])
     monkeypatch.undo()
-    monkeypatch.setattr(page_module, "find_spec", lambda _: None)
+    monkeypatch.setattr(charts, "find_spec", lambda _: None)
     with pytest.raises(MissingPackageError, match=r"pip install 'pisces-fl\[watch\]'"):
         write_page(tmp_path / "it.html", [run])
     assert not (tmp_path / "it.html").exists()

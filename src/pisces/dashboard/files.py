@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pisces.dashboard.extra import needed
+from pisces.report.charts import SCRIPT, charts_script
 
 OWN = Path(__file__).parent / "static"
-CHARTS = "plotly.min.js"
 # The charts bring inline styles (of maps, which we do not draw) unless something has their id: a
 # strict policy would block them, and the browser complain. So the page has something of that id.
 MARKS = b"<!-- marks of the charts -->"
@@ -47,24 +45,12 @@ class File:
 def files() -> dict[str, File]:
     """All files by their paths; `/` is the page."""
     found = {f"/static/{path.name}": path for path in OWN.iterdir() if path.suffix in TYPES}
-    found[f"/static/{CHARTS}"] = _charts()
+    found[f"/static/{SCRIPT}"] = charts_script("pisces watch")
     read = {name: File(TYPES[path.suffix], path.read_bytes()) for name, path in found.items()}
-    page, charts = read.pop("/static/index.html"), read[f"/static/{CHARTS}"]
+    page, charts = read.pop("/static/index.html"), read[f"/static/{SCRIPT}"]
     return {**read, "/": File(page.kind, _marked(page.content, charts.content))}
 
 
 def _marked(page: bytes, charts: bytes) -> bytes:
     ids = dict.fromkeys(STYLE_ID.findall(charts))
     return page.replace(MARKS, b"".join(b'<template id="%s"></template>' % id_ for id_ in ids))
-
-
-def _charts() -> Path:
-    """Where the package keeps its JavaScript; the package itself is not imported, it is large."""
-    with needed():
-        spec = importlib.util.find_spec("plotly")
-        if spec is None or spec.origin is None:
-            raise ImportError("No module named 'plotly'")
-        path = Path(spec.origin).parent / "package_data" / CHARTS
-        if not path.is_file():
-            raise ImportError(f"plotly has no {CHARTS}")
-    return path

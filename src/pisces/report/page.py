@@ -12,17 +12,16 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 
 from pisces.errors import MissingPackageError, RunError
 from pisces.record.reader import Run
 from pisces.record.writer import replace_file
 from pisces.report.chapters import Chapter, chapters, title_of
+from pisces.report.charts import charts_script
 from pisces.report.compare import compare, in_order
 from pisces.report.markup import Html, data_block, joined, tag
 
-PLOTLY = Path("package_data", "plotly.min.js")
 NEEDS_SCRIPTS = "Figures are drawn by JavaScript, which is off here; words and tables are whole."
 
 
@@ -118,13 +117,8 @@ def _policy(*scripts: _Script) -> str:
 
 
 def _plotly() -> str:
-    """The JavaScript that the Python package brings; none of its Python is run."""
-    spec = find_spec("plotly")
-    path = Path(spec.origin).parent / PLOTLY if spec is not None and spec.origin else None
-    if path is None or not path.is_file():
-        raise MissingPackageError(
-            "--html needs the package plotly, which is not here: pip install 'pisces-fl[watch]'"
-        )
+    """The script as text that may stand in an element."""
+    path = charts_script("--html")
     text = path.read_bytes().decode().replace("\r\n", "\n")
     if "</script" in text.lower() or "<!--" in text:  # it would end, or hide, its own element
         raise MissingPackageError(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import tomlkit
+from configs import SMALL
 from trackedruns import Notes, points_of, simulated
 
 from pisces import tracking
@@ -22,28 +23,6 @@ from pisces.errors import ConfigError, MissingPackageError
 from pisces.record.trackers.base import Tracker
 from pisces.tables import Record
 
-SMALL = """
-[clients]
-count = 12
-concurrency = 4
-[data]
-size = 12
-[model]
-hidden = [8]
-[train]
-learning_rate = 0.1
-batch_size = 8
-device = "cpu"
-backend = "sequential"
-[latency]
-min_s = 2
-max_s = 20
-[evaluate]
-every_s = 10
-[stop]
-time_s = 60
-target = 0.99
-"""
 Pisces = Callable[..., int]
 
 
