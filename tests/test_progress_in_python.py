@@ -15,7 +15,7 @@ from rich.console import Console
 from torch import nn
 
 import pisces
-from pisces.cli import progress
+from pisces.progress import following, showing
 
 
 def pair(num: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,7 +56,7 @@ def test_a_terminal_keeps_the_last_view(monkeypatch: pytest.MonkeyPatch) -> None
 
     screen = Screen()
     console = Console(file=screen, force_terminal=True, width=80, _environ={"TERM": "xterm"})
-    monkeypatch.setattr(progress, "stderr", console)
+    monkeypatch.setattr(showing, "stderr", console)
     simulate(progress=True)
     text = screen.getvalue()
     assert "finished (versions), took " in text
@@ -108,7 +108,7 @@ def test_a_notebook_has_one_output_that_changes(
 
 
 def test_nobody_imports_ipython() -> None:
-    assert "IPython" not in sys.modules or progress.notebook() is None
+    assert "IPython" not in sys.modules or following.notebook() is None
 
 
 def test_a_result_in_a_notebook(tmp_path: Path) -> None:

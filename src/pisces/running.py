@@ -36,7 +36,7 @@ from pisces.record.writer import RunFolder
 from pisces.types import Weights
 
 if TYPE_CHECKING:
-    from pisces.cli.progress import Follower
+    from pisces.progress.following import Follower
 
 ASK_AGAIN_S = 0.1
 Opens = Callable[[Path | None], Executor]  # given the run's folder, which is there by then
@@ -126,7 +126,7 @@ def made_here(
 
 
 def _followers(federation: Federation, protocol: str) -> list[Follower]:
-    from pisces.cli.progress import Follower  # who does not look need not wait for it
+    from pisces.progress.following import Follower  # who does not look need not wait for it
 
     return [Follower(protocol, federation.seed, federation.stop)]
 

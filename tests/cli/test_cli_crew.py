@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pisces.cli.many import Crew, Job
-from pisces.cli.standing import Standing
 from pisces.config import Config
 from pisces.errors import RunError
+from pisces.progress.standing import Standing
 from pisces.tables import StopAt
 
 NUM_JOBS = 3

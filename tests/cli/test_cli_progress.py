@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 from runs import World, simulate
 
-from pisces.cli.boards import Board, Overview
-from pisces.cli.progress import Listener
-from pisces.cli.standing import Batch, Standing, Whole
 from pisces.execute.failures import Failures
+from pisces.progress.boards import Board, Overview
+from pisces.progress.showing import Listener
+from pisces.progress.standing import Batch, Standing, Whole
 from pisces.record.lines import Memory, line
 from pisces.stop import Stop
 from pisces.tables import StopAt

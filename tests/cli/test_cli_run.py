@@ -16,8 +16,8 @@ import torch
 from rich.console import Console
 
 from pisces import build, config, load, world
-from pisces.cli import progress
 from pisces.models.flat import flatten
+from pisces.progress import showing
 from pisces.record.lines import encode
 
 KEYS = {
@@ -221,7 +221,7 @@ def test_progress_is_for_terminals_and_not_for_the_quiet(
     pisces: Callable[..., Any], small: str, quiet: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = Screen()
-    monkeypatch.setattr(progress, "stderr", Console(file=screen, force_terminal=True, width=80))
+    monkeypatch.setattr(showing, "stderr", Console(file=screen, force_terminal=True, width=80))
     ran = pisces("run", small, *["-q"] * quiet, "--out", "r")
     assert (ran.code, ran.err) == (0, "")
     assert "written to r" in ran.out
@@ -239,7 +239,7 @@ def test_where_nobody_watches_there_are_lines(
     console = Console(file=screen, force_terminal=forced, width=80, _environ=is_dumb)
     if kind == "file":
         console = Console(file=StringIO(), _environ=is_dumb)
-    monkeypatch.setattr(progress, "stderr", console)
+    monkeypatch.setattr(showing, "stderr", console)
     ran = pisces("run", small, "--out", "r")
     begun, *_, over = ran.err.splitlines()
     assert begun == "pisces, seed 1: begun, until accuracy 0.99 or 60 s"

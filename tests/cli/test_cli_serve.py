@@ -19,8 +19,8 @@ from guests import guests
 from rich.console import Console
 
 from pisces.cli.serve import ServerBoard
-from pisces.cli.standing import Standing
 from pisces.execute.network.server.stats import Stats
+from pisces.progress.standing import Standing
 from pisces.record.reader import Run
 from pisces.tables import StopAt
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pisces.cli.standing import Batch, Standing, Whole
-from pisces.cli.telling import JsonLines, Sentences, Teller, Words
+from pisces.progress.standing import Batch, Standing, Whole
+from pisces.progress.telling import JsonLines, Sentences, Teller, Words
 from pisces.tables import StopAt
 
 STOP = StopAt(time_s=100.0, target=0.9)

@@ -23,10 +23,10 @@ from pisces.cli.options import (
     numbers,
     tracked,
 )
-from pisces.cli.progress import manner_of
 from pisces.cli.report import show_comparison
 from pisces.config import Config
 from pisces.errors import ConfigError
+from pisces.progress.showing import manner_of
 from pisces.record.reader import Run
 from pisces.report.compare import is_cut_short
 

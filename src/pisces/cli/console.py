@@ -10,10 +10,11 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
+from pisces.progress import screen
 from pisces.record.lines import plain
 
 stdout = Console()
-stderr = Console(stderr=True)
+stderr = screen.stderr
 
 Json = Annotated[
     bool,

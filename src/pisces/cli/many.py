@@ -22,12 +22,12 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from pisces import config
-from pisces.cli.boards import Board
 from pisces.cli.console import stderr
-from pisces.cli.progress import REFRESH_S, Manner, shown
-from pisces.cli.standing import Standing
 from pisces.config import Config
 from pisces.errors import ConfigError, RunError
+from pisces.progress.boards import Board
+from pisces.progress.showing import REFRESH_S, Manner, shown
+from pisces.progress.standing import Standing
 from pisces.record.reader import called
 from pisces.record.tail import Tail
 from pisces.record.writer import EVENTS

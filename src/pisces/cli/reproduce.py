@@ -14,11 +14,11 @@ from pisces.cli.compare import Jobs
 from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
 from pisces.cli.listing import as_values, listing
 from pisces.cli.options import names, numbers
-from pisces.cli.progress import manner_of
 from pisces.cli.studies import Outcome, alone_in, alone_with, run, write_pages
 from pisces.config import Config
 from pisces.errors import ConfigError, MissingDataError
 from pisces.explain import known
+from pisces.progress.showing import manner_of
 from pisces.study import plan
 from pisces.study.claims import in_short, judge
 from pisces.study.page import MEANS_NOTHING, PAGE

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from pisces import config
-from pisces.cli.boards import Board
 from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
 from pisces.cli.options import Changes, ConfigFile, Out, Track, fresh_folder, tracked
-from pisces.cli.progress import Listener, manner_of, shown
-from pisces.cli.standing import Standing
 from pisces.errors import FinishedError, Terminated
+from pisces.progress.boards import Board
+from pisces.progress.showing import Listener, manner_of, shown
+from pisces.progress.standing import Standing
 from pisces.record.reader import Run, called
 from pisces.record.writer import SUMMARY
 from pisces.report.table import run_table

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pisces import config
-from pisces.cli.boards import Board
 from pisces.cli.console import Json, Quiet, Verbose, set_up_logging, stderr
 from pisces.cli.options import Changes, Out, Track, fresh_folder, tracked
-from pisces.cli.progress import Listener, manner_of, shown
 from pisces.cli.run import code_of, require_summary, show
-from pisces.cli.standing import Standing
 from pisces.errors import ConfigError, FinishedError, Terminated
+from pisces.progress.boards import Board
+from pisces.progress.showing import Listener, manner_of, shown
+from pisces.progress.standing import Standing
 from pisces.record.reader import Run, called
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pisces.cli.boards import Overview
 from pisces.cli.checks import Wanted, check, label_of, name_of
 from pisces.cli.console import stderr
 from pisces.cli.many import Crew, Failure, Job, at_once
 from pisces.cli.options import make
-from pisces.cli.progress import Manner, shown
-from pisces.cli.standing import Batch, Standing, Whole
 from pisces.errors import RunError
+from pisces.progress.boards import Overview
+from pisces.progress.showing import Manner, shown
+from pisces.progress.standing import Batch, Standing, Whole
 from pisces.record.writer import replace_file
 from pisces.study.page import PAGE, Results, index, page
 from pisces.study.runs import Wish

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Protocol
 
-from pisces.cli.boards import ending, number, plain_text, times
-from pisces.cli.standing import Clock, Standing, Whole
+from pisces.progress.boards import ending, number, plain_text, times
+from pisces.progress.standing import Clock, Standing, Whole
 from pisces.record.lines import plain
 from pisces.report.table import duration
 

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pisces.cli.standing import Batch, Standing, Whole
+from pisces.progress.standing import Batch, Standing, Whole
 from pisces.report.table import duration
 
 BAR = 16

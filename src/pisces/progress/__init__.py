@@ -1,0 +1,1 @@
+"""How far runs are: on a terminal, in a notebook, or in lines."""
