@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import pisces
 from pisces import world
 from pisces.build import simulation
-from pisces.cli.main import app
+from pisces.cli.commands import app
 from pisces.config import Config, parse
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pisces.cli.main import _let_go_at_once
 from pisces.cli.many import has_begun
 
 ENDLESS = ("--set", "stop.time_s=1e9", "--set", "stop.target=1.1")
@@ -58,6 +60,49 @@ def assert_complete(run: str) -> None:
     assert json.loads(lines[-1])["reason"] == "interrupted"
     assert json.loads((Path(run) / "summary.json").read_text())["reason"] == "interrupted"
     assert (Path(run) / "model.safetensors").exists()
+
+
+SLOW = """
+import time
+print("importing", flush=True)
+try:
+    time.sleep({patience})
+except KeyboardInterrupt:
+    pass  # as some packages do
+"""
+
+
+@pytest.mark.parametrize("module", ["pisces", "pisces.cli.main"])
+def test_ctrl_c_while_commands_are_imported_ends_it_without_a_word(
+    folder: Path, module: str
+) -> None:
+    (folder / "typer.py").write_text(SLOW.format(patience=PATIENCE_S))
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, "--version"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S / 2)
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+def test_who_is_deaf_to_ctrl_c_stays_so() -> None:
+    with _let_go_at_once():
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with _let_go_at_once():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def test_ctrl_c_ends_a_run_cleanly(

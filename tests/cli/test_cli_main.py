@@ -12,7 +12,7 @@ import pytest
 
 import pisces as package
 from pisces.cli import runs
-from pisces.cli.main import app
+from pisces.cli.commands import app
 
 COMMANDS = (
     "demo",
@@ -117,7 +117,7 @@ def test_ctrl_c_anywhere_exits_with_130(
 
 
 def test_help_does_not_wait_for_torch() -> None:
-    code = "import sys, pisces.cli.main; print({'torch', 'matplotlib'} & sys.modules.keys())"
+    code = "import sys, pisces.cli.commands; print({'torch', 'matplotlib'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

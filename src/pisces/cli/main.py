@@ -8,86 +8,39 @@
 130  interrupted with Ctrl-C; what there was so far is saved and shown
 143  told to end by SIGTERM, in `pisces run`, `resume` and `serve`: saved and shown as well
 
-Commands import torch, matplotlib and the like when they are called, so that help comes at once.
+Commands take half a second to import: whoever does not want to wait for them is let go at once.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from typing import Annotated, NoReturn
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
-import typer
-from rich.markup import escape
-
-import pisces
-from pisces.cli import (
-    certs,
-    compare,
-    config,
-    data,
-    demo,
-    evaluate,
-    join,
-    protocols,
-    replay,
-    report,
-    reproduce,
-    resume,
-    run,
-    runs,
-    serve,
-    watch,
-)
-from pisces.cli.console import stderr
 from pisces.errors import PiscesError
 
-app = typer.Typer(
-    name="pisces",
-    help="Asynchronous federated learning: nobody waits for the slowest client.",
-    epilog="Start with: pisces demo",
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-app.command("demo")(demo.demo)
-app.command("run")(run.run)
-app.command("resume")(resume.resume)
-app.command("serve")(serve.serve)
-app.command("compare")(compare.compare)
-app.command("report")(report.report)
-app.command("watch")(watch.watch)
-app.command("replay")(replay.replay)
-app.command("runs")(runs.runs)
-app.command("reproduce")(reproduce.reproduce)
-app.command("evaluate")(evaluate.evaluate)
-app.command("join")(join.join)
-app.command("config")(config.config)
-app.command("protocols")(protocols.protocols)
-app.add_typer(data.app)
-app.add_typer(certs.app)
-
-
-@app.callback(invoke_without_command=True)
-def _main(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    if version:
-        print(f"pisces {pisces.__version__}")
-        raise typer.Exit
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line; an error the user can mend is one line, not a traceback."""
     try:
+        with _let_go_at_once():
+            from pisces.cli.commands import app
         sys.exit(app(prog_name="pisces", standalone_mode=False))
     except PiscesError as error:
         _refuse(str(error))
-    except (KeyboardInterrupt, typer.Abort):  # before or after a run, which sees to itself
-        sys.exit(130)
+    except KeyboardInterrupt:  # before or after a run, which sees to itself
+        sys.exit(INTERRUPTED)
     except Exception as error:
+        from typer import Abort  # which is what it makes of Ctrl-C
+
+        if isinstance(error, Abort):
+            sys.exit(INTERRUPTED)
         if not hasattr(
             error, "format_message"
         ):  # the mark of a wrong option; Typer hides its class
@@ -97,7 +50,28 @@ def main() -> None:
         _refuse(f"{error.format_message().rstrip('.')}; see {command} --help")
 
 
+@contextmanager
+def _let_go_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process without a word: nothing is there to be saved.
+
+    As an exception it could be swallowed by whatever is being imported.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _refuse(message: str) -> NoReturn:
+    from rich.markup import escape
+
+    from pisces.cli.console import stderr
+
     for line in message.splitlines():
         stderr.print(f"[bold red]error:[/] {escape(line)}", soft_wrap=True, highlight=False)
     sys.exit(2)
