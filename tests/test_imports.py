@@ -94,6 +94,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "local": {"data", "execute", "machine", "models", "objective", "train"},
     "build": {"*"},
     "federation": {"clients.checks", "evaluate", "policy", "sense", "stop"},
+    "signals": set(),
     "running": {"*"},
     "journaling": {"clients.checks", "evaluate", "execute", "record.journal"},
     "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record", "stop"},

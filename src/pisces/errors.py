@@ -38,7 +38,7 @@ class RunError(PiscesError):
 
 
 class Terminated(KeyboardInterrupt):
-    """The system asked the process to end (SIGTERM); what Ctrl-C does, it does too."""
+    """The process was told to end (SIGTERM), or its terminal is gone (SIGHUP): as after Ctrl-C."""
 
 
 class FinishedError(RunError):

@@ -33,6 +33,7 @@ from pisces.record.trackers.base import Tracker
 from pisces.record.trackers.guarded import Tracked
 from pisces.record.trackers.subject import subject_of
 from pisces.record.writer import RunFolder
+from pisces.signals import ends
 from pisces.types import Weights
 
 if TYPE_CHECKING:
@@ -75,11 +76,11 @@ def run(
     """Run a federation to its end, on the executor that `opens` gives.
 
     Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised. So does
-    SIGTERM where there are `checkpoints`; it raises `Terminated`. `about` is written to the
-    folder's config; `made` says what the run is, beside what the federation says; `tensors` are
-    what is saved of the last version. `ready` is called when nothing keeps it from beginning. The
-    `trackers` hear of it beside all else: what they do changes nothing. With `progress` it is shown
-    while it goes on.
+    SIGTERM where there are `checkpoints`, and a terminal that is closed (SIGHUP); they raise
+    `Terminated`. `about` is written to the folder's config; `made` says what the run is, beside
+    what the federation says; `tensors` are what is saved of the last version. `ready` is called
+    when nothing keeps it from beginning. The `trackers` hear of it beside all else: what they do
+    changes nothing. With `progress` it is shown while it goes on.
     """
     about = about or made_here(protocol, federation.seed)
     what = identity(federation, protocol, made)
@@ -114,7 +115,7 @@ def run(
             folder.finish(summary, tensors(weights), wall_s)
         tracked.end({**summary, "wall_s": wall_s})
     if coordinator.reason == "interrupted":
-        raise Terminated if signal.SIGTERM in heard else KeyboardInterrupt
+        raise Terminated if heard - {signal.SIGINT} else KeyboardInterrupt
     return Ran(weights, {**summary, "wall_s": wall_s}, path, memory)
 
 
@@ -189,7 +190,7 @@ def _on_signals(coordinator: Coordinator, *, also_terminated: bool) -> Iterator[
             timers[0].start()
 
     in_main = threading.current_thread() is threading.main_thread()
-    numbers = [signal.SIGINT, *([signal.SIGTERM] if also_terminated else [])] if in_main else []
+    numbers = [signal.SIGINT, *(ends() if also_terminated else [])] if in_main else []
     before = {number: signal.signal(number, hear) for number in numbers}
     try:
         yield heard

@@ -204,11 +204,12 @@ def run(
     """Run a simulation to its end.
 
     Ctrl-C ends it early: what there is so far is saved, then `KeyboardInterrupt` is raised. So does
-    SIGTERM where there are `checkpoints`; it raises `Terminated`. With `resume` the run in the
-    folder `out` goes on from its last checkpoint; `recall` is told what was recorded before.
-    `made` are the settings a checkpoint must have been made with. Another `executor` takes the
-    place of virtual time, and is closed at the end; one in real time keeps a journal in the folder,
-    so that a killed run goes on from its last moment, not from its last checkpoint.
+    SIGTERM where there are `checkpoints`, and a terminal that is closed (SIGHUP); they raise
+    `Terminated`. With `resume` the run in the folder `out` goes on from its last checkpoint;
+    `recall` is told what was recorded before. `made` are the settings a checkpoint must have been
+    made with. Another `executor` takes the place of virtual time, and is closed at the end; one in
+    real time keeps a journal in the folder, so that a killed run goes on from its last moment, not
+    from its last checkpoint.
     """
     if simulation.threads is not None:
         torch.set_num_threads(simulation.threads)

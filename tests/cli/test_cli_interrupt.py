@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,6 +122,86 @@ def test_ctrl_c_ends_a_run_cleanly(
     report = pisces("report", "r", "--out", "plots")
     assert report.code == 0
     assert "interrupted, at" in report.out
+
+
+IN_A_TERMINAL = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever started the tests
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+class Terminal:
+    """`pisces ARGS` in a terminal of its own."""
+
+    def __init__(self, *args: object) -> None:
+        self._screen, its = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", IN_A_TERMINAL, "-m", "pisces.cli.main", *map(str, args)],
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm"},
+        )
+        os.close(its)
+        self.seen = b""
+
+    def look(self) -> None:
+        """Read what is on the screen: who writes there would wait else."""
+        while select.select([self._screen], [], [], 0)[0]:
+            self.seen += os.read(self._screen, 65536)
+
+    def close(self) -> None:
+        """Somebody closes the window."""
+        os.close(self._screen)
+        self._screen = -1
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        if self._screen >= 0:
+            self.close()
+
+
+@pytest.fixture
+def in_terminal() -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def call(*args: object) -> Terminal:
+        opened.append(Terminal(*args))
+        return opened[-1]
+
+    yield call
+    for terminal in opened:
+        terminal.end()
+
+
+def test_a_run_is_saved_when_its_terminal_is_closed(
+    in_terminal: Callable[..., Terminal], small: str
+) -> None:
+    terminal = in_terminal("run", small, *ENDLESS, "--out", "r")
+    until(lambda: terminal.look() or is_under_way("r"))
+    until(lambda: terminal.look() or b"pisces" in terminal.seen)  # a view is on the screen
+    terminal.close()
+    assert terminal.process.wait(PATIENCE_S) == 143
+    assert_complete("r")
+
+
+def test_comparisons_are_saved_when_their_terminal_is_closed(
+    in_terminal: Callable[..., Terminal], small: str
+) -> None:
+    terminal = in_terminal("compare", small, *ENDLESS, *ALONE[:-1])
+    until(lambda: terminal.look() or is_under_way("o/pisces-seed1"))
+    terminal.close()
+    with suppress(ProcessLookupError):  # shells tell all processes of a job
+        os.killpg(terminal.process.pid, signal.SIGHUP)
+    assert terminal.process.wait(PATIENCE_S) == 130
+    assert_complete("o/pisces-seed1")
+    until(lambda: is_gone(terminal.process.pid))
 
 
 def test_ctrl_c_ends_a_comparison_cleanly(start: Callable[..., Any], small: str) -> None:

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -191,16 +191,44 @@ def test_a_run_broken_off_by_ctrl_c_goes_on(
     assert outcome("r") == whole
 
 
-def test_a_cluster_that_ends_a_job_is_heard(
-    pisces: Pisces, small: str, whole: list[bytes], monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def hangup() -> Iterator[Callable[[Any], None]]:
+    """Sets what is done when a terminal is closed; afterwards it is as before."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield lambda handler: signal.signal(signal.SIGHUP, handler)
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_cluster_or_a_closed_terminal_that_ends_a_job_is_heard(
+    pisces: Pisces,
+    small: str,
+    whole: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    hangup: Callable[[Any], None],
+    number: signal.Signals,
 ) -> None:
-    before = signal.getsignal(signal.SIGTERM)
+    hangup(signal.SIG_DFL)
+    before = signal.getsignal(number)
     with monkeypatch.context() as patch:
-        _signal_in_turn(patch, 9, signal.SIGTERM)
+        _signal_in_turn(patch, 9, number)
         ran = pisces("run", small, *OFTEN, "--out", "r", "-q", "--json")
     assert (ran.code, json.loads(ran.out)["reason"]) == (143, "interrupted")
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
     assert pisces("resume", "r", "-q").code == 0
+    assert outcome("r") == whole
+
+
+def test_with_nohup_a_run_outlives_its_terminal(
+    pisces: Pisces,
+    small: str,
+    whole: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    hangup: Callable[[Any], None],
+) -> None:
+    hangup(signal.SIG_IGN)
+    _signal_in_turn(monkeypatch, 9, signal.SIGHUP)
+    assert pisces("run", small, *OFTEN, "--out", "r", "-q").code == 0
     assert outcome("r") == whole
 
 

@@ -6,7 +6,8 @@
 2    bad input: a setting, a file or an option (one line says which)
 3    the run could not go on: no client was left; or a server refuses this client
 130  interrupted with Ctrl-C; what there was so far is saved and shown
-143  told to end by SIGTERM, in `pisces run`, `resume` and `serve`: saved and shown as well
+143  told to end by SIGTERM, or by a terminal that is closed, in `pisces run`, `resume` and `serve`:
+     saved and shown as well
 
 Commands take half a second to import: whoever does not want to wait for them is let go at once.
 """

@@ -25,13 +25,15 @@ from pisces import config
 from pisces.cli.console import stderr
 from pisces.config import Config
 from pisces.errors import ConfigError, RunError
+from pisces.progress import screen
 from pisces.progress.boards import Board
 from pisces.progress.showing import REFRESH_S, Manner, shown
 from pisces.progress.standing import Standing
 from pisces.record.reader import called
 from pisces.record.tail import Tail
 from pisces.record.writer import EVENTS
-from pisces.train.processes import born_deaf, end_with_parent
+from pisces.signals import ends
+from pisces.train.processes import born_deaf, end_with_parent, stay_deaf
 
 if TYPE_CHECKING:
     from pisces.parts import Simulation
@@ -170,12 +172,14 @@ class Crew:
 
     def __enter__(self) -> None:
         # Ctrl-C is noted, not raised: raised while a worker starts, it would lose that worker.
-        asked = (signal.SIGINT, signal.SIGTERM)
+        asked = (signal.SIGINT, *ends())
         self._handlers = {number: signal.signal(number, self._note_interrupt) for number in asked}
 
     def __exit__(self, *error: object) -> None:
         """Interrupt the runs under way, wait for them, and end the workers."""
         busy = set(self._busy)
+        if self.interrupted:
+            screen.forget_if_closed()
         if busy and self.interrupted:
             runs = "the run" if len(busy) == 1 else f"the {len(busy)} runs"
             stderr.print(f"waiting for {runs} under way to be saved", highlight=False)
@@ -254,8 +258,7 @@ def _interrupt_workers() -> None:
 
 def _prepare() -> None:
     """Be deaf to Ctrl-C until there is a run to interrupt, and end with the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    stay_deaf()
     end_with_parent()
 
 

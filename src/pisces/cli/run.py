@@ -13,6 +13,7 @@ from pisces import config
 from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
 from pisces.cli.options import Changes, ConfigFile, Out, Track, fresh_folder, tracked
 from pisces.errors import FinishedError, Terminated
+from pisces.progress import screen
 from pisces.progress.boards import Board
 from pisces.progress.showing import Listener, manner_of, shown
 from pisces.progress.standing import Standing
@@ -79,6 +80,7 @@ def carry_out(job: Job, as_json: bool, quiet: bool) -> NoReturn:
             job.run(Listener(standing, changed), standing.recall)
         except Terminated:
             terminated = True
+            screen.forget_if_closed()
         except FinishedError as error:  # nothing to do is no failure: who asks again may rely on it
             stderr.print(str(error), highlight=False, markup=False, soft_wrap=True)
     require_summary(job.folder)

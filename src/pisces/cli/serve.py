@@ -15,6 +15,7 @@ from pisces.cli.console import Json, Quiet, Verbose, set_up_logging, stderr
 from pisces.cli.options import Changes, Out, Track, fresh_folder, tracked
 from pisces.cli.run import code_of, require_summary, show
 from pisces.errors import ConfigError, FinishedError, Terminated
+from pisces.progress import screen
 from pisces.progress.boards import Board
 from pisces.progress.showing import Listener, manner_of, shown
 from pisces.progress.standing import Standing
@@ -113,6 +114,7 @@ def carry_out(job: Job, place: Place, *, emulate: bool, as_json: bool, quiet: bo
             )
         except Terminated:
             terminated = True
+            screen.forget_if_closed()
         except FinishedError as error:
             _say(str(error))
     require_summary(job.folder)

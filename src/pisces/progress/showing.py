@@ -6,7 +6,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Literal
 
 from rich.errors import LiveError
@@ -97,10 +98,16 @@ def _live(board: Board | Overview, *, by_itself: bool, stays: bool) -> Iterator[
         yield lambda: None
         return
     try:
-        yield now_and_then(live.refresh, REDRAW_S)
+        yield now_and_then(partial(_unless_closed, live.refresh), REDRAW_S)
     finally:
         with _deaf():  # or a second Ctrl-C would leave the terminal without its cursor
-            live.stop()
+            _unless_closed(live.stop)
+
+
+def _unless_closed(draw: Changed) -> None:
+    """A run does not end because its terminal is gone."""
+    with suppress(OSError):
+        draw()
 
 
 def now_and_then(act: Changed, every_s: float) -> Changed:

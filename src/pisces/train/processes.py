@@ -12,6 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+# Where there is no SIGHUP, nobody sends it.
+FOR_PARENTS = [signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+
 
 def can_fork() -> bool:
     """May a forked process train? Yes on Linux, with one thread, unless autograd has threads here.
@@ -32,8 +35,11 @@ def _thread_names() -> Iterator[str]:
 
 @contextmanager
 def born_deaf() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach, however early: they inherit what is blocked."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    """Start processes that Ctrl-C does not reach, however early: they inherit what is blocked.
+
+    Nor does it reach them that a terminal is closed. They are to `stay_deaf`.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_PARENTS)
     try:
         with _put_off():
             yield
@@ -69,11 +75,17 @@ def settle_worker() -> None:
     end_with_parent()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    stay_deaf()
     with suppress(OSError):  # there may be none
         sys.stdout = os.fdopen(1, "w", 1, closefd=False)
         sys.stderr = os.fdopen(2, "w", 1, closefd=False)
+
+
+def stay_deaf() -> None:
+    """Ignore what a terminal sends to all processes: the parent says what is to be done."""
+    for number in FOR_PARENTS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_PARENTS)
 
 
 def end_with_parent() -> None:
