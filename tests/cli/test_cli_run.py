@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import tomllib
@@ -256,6 +257,30 @@ def test_a_log_that_cannot_be_written_does_not_end_a_run(
 
     monkeypatch.setattr(sys, "stderr", Closed())
     assert pisces("run", small, "--out", "r").code == 0
+
+
+@pytest.mark.parametrize("num_writes", [0, 1, 2])
+def test_a_terminal_that_is_gone_does_not_end_a_run(
+    pisces: Callable[..., Any], small: str, num_writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(Screen):
+        num_refused = 0
+
+        def write(self, text: str) -> int:
+            if self.getvalue().count("\x1b") > num_writes:
+                self.num_refused += 1
+                raise OSError(errno.EIO, "Input/output error")
+            return super().write(text)
+
+    screen = Gone()
+    console = Console(file=screen, force_terminal=True, width=80, _environ={"TERM": "xterm"})
+    monkeypatch.setattr(showing, "stderr", console)
+    monkeypatch.setattr(showing, "REFRESH_S", 0.0)
+    monkeypatch.setattr(showing, "REDRAW_S", 1e-6)
+    ran = pisces("run", small, "--out", "r")
+    assert (ran.code, ran.err) == (0, "")
+    assert "written to r" in ran.out
+    assert screen.num_refused > 0
 
 
 # --- how a run ends -------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def _live(board: Board | Overview, *, by_itself: bool, stays: bool) -> Iterator[
         transient=not stays,
     )
     try:
-        live.start()
+        _unless_closed(live.start)
     except LiveError:  # another is on the screen: this one would overwrite it
         yield lambda: None
         return
