@@ -417,3 +417,21 @@ def test_who_has_no_token_sees_nothing(folder: Path, opened: Any, open_tab: Open
         other.goto(server.link.partition("?")[0])
         assert "needs the whole link" in other.inner_text("body")
         other.close()
+
+
+@pytest.mark.parametrize("value", [1e-20, 1e16, 1e300, 1.7e308])
+def test_numbers_of_any_size_are_no_trouble(
+    tmp_path: Path, open_tab: OpenTab, value: float
+) -> None:
+    lines = [
+        {**line, **({"accuracy": value, "loss": value} if line["kind"] == "evaluated" else {})}
+        for line in some_lines()
+    ]
+    make_run(tmp_path / "a", lines)
+    with serving(tmp_path) as server:
+        tab = open_tab(of(server, "a"))
+        drawn(tab)
+        tab.page.wait_for_timeout(500)
+        if value > 1e100:
+            tab.page.get_by_text("beyond 1e+100 cannot be drawn", exact=False).first.wait_for()
+        tab.shot(f"values-{value:g}")

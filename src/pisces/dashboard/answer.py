@@ -9,7 +9,7 @@ from typing import Any
 from pisces.dashboard.asking import Asked
 from pisces.dashboard.index import Index, Watched
 from pisces.errors import PiscesError
-from pisces.report.figures import Figure
+from pisces.report.figures import Figure, bounded
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import target_of
 
@@ -50,6 +50,7 @@ def revision_of(index: Index, *ledgers: Ledger) -> str:
 
 def drawn(figure: Figure) -> dict[str, Any]:
     """What the page needs of a figure; the columns behind it stay here."""
+    figure = bounded(figure)
     return {
         "name": figure.name,
         "title": figure.title,

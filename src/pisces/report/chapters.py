@@ -52,6 +52,7 @@ class Chapter:
 
     def show(self, figure: Figure, level: str = "h3") -> None:
         """Add a figure with its words; one that has nothing to show is only told of."""
+        figure = figures.bounded(figure)
         heading, words = tag(level, _begun(figure.title)), _begun(figure.words)
         if not figure.data:
             self.say(heading, tag("p", words, class_="note"))

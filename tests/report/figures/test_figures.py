@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pisces.record.lines import Line, encode
 from pisces.report.compare import compare
 from pisces.report.figures import (
     Figure,
+    bounded,
     compare_curves,
     compare_speedups,
     compare_times,
@@ -416,3 +417,58 @@ def test_half_a_log_can_be_drawn(tmp_path: Path) -> None:
         ledger.read()
         for draw in OF_ONE.values():
             check(draw(ledger))
+
+
+# --- numbers that nobody can draw -----------------------------------------------------------------
+
+
+def with_large(value: float) -> list[Line]:
+    """The log by hand, with such a number in place of some metrics, losses, weights and times."""
+    changed = {
+        "evaluated": {"accuracy": value},
+        "arrived": {"loss": value, "loss_rms": value, "loss_left": value},
+        "aggregated": {"weights": [value]},
+        "left": {"at": value},
+    }
+    return [{**own, **(changed.get(own["kind"], {}) if own["at"] > 4.0 else {})} for own in HAND]
+
+
+def all_numbers(value: Any) -> list[float]:
+    if isinstance(value, bool | str) or value is None:
+        return []
+    if isinstance(value, int | float):
+        return [abs(value)]
+    parts = value.values() if isinstance(value, Mapping) else value
+    return [number for part in parts for number in all_numbers(part)]
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, 1.7e308])
+def test_what_is_too_large_is_not_drawn_and_told(tmp_path: Path, value: float) -> None:
+    config = CONFIG.replace("target = 0.5", "target = 1.75e308")  # which is not reached
+    ledger = ledger_of(tmp_path, with_large(value), config)
+    whole = curve(ledger)
+    figure = bounded(whole)
+    assert max(all_numbers(whole.data)) == abs(value)
+    assert max(all_numbers([figure.data, figure.layout])) <= 1e100
+    assert figure.words == f"{whole.words} 1 number beyond 1e+100 cannot be drawn."
+    assert list(figure.columns["accuracy"]) == [0.1, 0.4, value]
+    assert figure.data[0]["y"] == [0.1, 0.4, None]
+    assert not figure.layout["shapes"], "a target out of sight"
+    for make in (timeline, intervals, contributors, staleness, losses):
+        figure = bounded(make(ledger))
+        assert max(all_numbers([figure.data, figure.layout])) <= 1e100, make
+        json.dumps([figure.data, figure.layout], allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_told"), [(0.6, False), (1e9, False), (1e15, True), (1e90, True)]
+)
+def test_axes_of_large_numbers_have_no_superscripts(
+    tmp_path: Path, value: float, is_told: bool
+) -> None:
+    lines = [{**own, "accuracy": value} if own["kind"] == "evaluated" else own for own in HAND]
+    whole = curve(ledger_of(tmp_path, lines))
+    figure = bounded(whole)
+    assert (figure.layout["yaxis"].get("exponentformat") == "e") is is_told
+    assert "exponentformat" not in figure.layout["xaxis"]
+    assert (figure.words, figure.data) == (whole.words, whole.data)

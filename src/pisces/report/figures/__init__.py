@@ -4,6 +4,7 @@ No figure has more than a few thousand points, however long the log; colours of 
 left to the page.
 """
 
+from pisces.report.figures.bounds import bounded
 from pisces.report.figures.comparison import compare_curves
 from pisces.report.figures.costs import costs
 from pisces.report.figures.curves import curve
@@ -15,6 +16,7 @@ from pisces.report.figures.timeline import timeline
 
 __all__ = [
     "Figure",
+    "bounded",
     "compare_curves",
     "compare_speedups",
     "compare_times",
