@@ -71,11 +71,9 @@ def _axis(figure: Figure, name: str, part: Any) -> Any:
         return part
     if not all(map(_fits, _flat(part.get("range")))):
         part = {key: value for key, value in part.items() if key != "range"}
-    way = name[0]  # x or y
-    own = [
-        trace for trace in figure.data if trace.get(f"{way}axis", way) == name.replace("axis", "")
-    ]
-    found = (abs(value) for trace in own for value in _flat(trace.get(way)))
-    largest = max((value for value in found if value <= LARGEST), default=0.0)
+    way, id_ = name[0], name.replace("axis", "")  # such as y, y2
+    own = [trace for trace in figure.data if trace.get(f"{way}axis", way) == id_]
+    along = [part.get("range"), *((trace.get(way), trace.get("base")) for trace in own)]
+    largest = max((abs(value) for value in _flat(along) if _fits(value)), default=0.0)
     is_plain = largest == 0.0 or PLAIN[0] <= largest <= PLAIN[1]
     return part if is_plain else {**part, "exponentformat": "e"}

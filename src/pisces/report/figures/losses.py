@@ -106,7 +106,7 @@ def _layout(ledger: Ledger, told: Ints) -> dict[str, Any]:
     layout = layout_of(NAME, "version trained from", "loss", height=440)
     tasks = ledger.notes.tasks
     values = tasks["loss"][told]
-    if values.min() > 0 and values.max() > FAR_APART * np.median(values):
+    if values.min() > 0 and values.max() / FAR_APART > np.median(values):
         layout["yaxis"]["type"] = "log"
     if np.any(tasks["is_outlier"][told] & (tasks["credits"][told] >= 0)):
         layout["xaxis"]["anchor"] = "y2"
