@@ -28,6 +28,8 @@ bench: $(VENV)/.dev  ## speed on this machine's cores, also beside peers: 45 min
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/flower.py
+	$(BIN)/python benchmarks/watching_index.py
+	$(BIN)/python benchmarks/page.py
 	$(BIN)/python benchmarks/paper_mnist.py
 	PYTHON=$(PYTHON) sh benchmarks/peers/make_envs.sh
 	$(BIN)/python benchmarks/peers/compare.py
