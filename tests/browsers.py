@@ -77,6 +77,10 @@ def serving(folder: Path | None, *options: str, cwd: Path | None = None) -> Iter
             server.process.stdout.close()
 
 
+# What the browser itself says of a page that goes on asking a server that a test has ended.
+GONE = re.compile(r"net::ERR_(CONNECTION_\w+|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING)")
+
+
 @dataclass
 class Tab:
     """A page of the browser, which notes whatever goes wrong in it."""
@@ -92,14 +96,14 @@ class Tab:
         self.page.add_init_script(MAKE_NOTES)
 
     def _note(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
+        if message.type in ("error", "warning") and not GONE.search(message.text):
             self.wrongs.append(f"{message.type}: {message.text}")
 
     def _dismiss(self, dialog: Any) -> None:
         self.wrongs.append(f"a script of somebody else ran: {dialog.message}")
         dialog.dismiss()
 
-    def until(self, condition: str, *args: Any, most_s: float = 20.0) -> None:
+    def until(self, condition: str, *args: Any, most_s: float = 45.0) -> None:
         """Wait for a condition; the page's policy lets the driver's own way of waiting not run."""
         until = time.monotonic() + most_s
         while not self.page.evaluate(condition, list(args)):

@@ -61,7 +61,7 @@ def open_tab(opened: Any, tmp_path: Path) -> Iterator[OpenTab]:
         context = opened.new_context(
             viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(45_000)
         tab = Tab(context.new_page(), shots_folder(tmp_path))
         tabs.append(tab)
         tab.page.goto(link)
@@ -371,8 +371,6 @@ def test_the_page_survives_the_server(folder: Path, open_tab: OpenTab) -> None:
     tab.shot("not-reachable")
     with serving(folder, "--port", str(first.port)):
         tab.page.locator("#banner").wait_for(state="hidden")
-    refused = "Failed to load resource: net::ERR_CONNECTION_REFUSED"
-    tab.wrongs[:] = [wrong for wrong in tab.wrongs if refused not in wrong]
 
 
 def test_markup_out_of_logs_stays_text(tmp_path: Path, open_tab: OpenTab) -> None:
@@ -435,5 +433,3 @@ def test_numbers_of_any_size_are_no_trouble(
         if value > 1e100:
             tab.page.get_by_text("beyond 1e+100 cannot be drawn", exact=False).first.wait_for()
         tab.shot(f"values-{value:g}")
-        tab.check()
-        tab.page.goto("about:blank")  # or it asks a server that is gone
