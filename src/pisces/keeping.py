@@ -89,7 +89,8 @@ def differences(
 def check_kinds(one: Any, other: Any, within: str = "") -> None:
     """Refuse saved values that are of another kind than those of a run that begins.
 
-    Kinds are what JSON has; nothing stands for anything, and what is in lists is not looked at.
+    Kinds are what JSON has, tensors and columns; nothing stands for anything, and what is in lists
+    is not looked at.
     """
     if one is None or other is None:
         return
@@ -105,6 +106,8 @@ def _kind(value: Any) -> str:
         return "a table"
     if isinstance(value, bool | str):
         return type(value).__name__
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return "a tensor" if isinstance(value, torch.Tensor) else "a column"
     return "a list" if isinstance(value, list | tuple) else "a number"
 
 
@@ -203,7 +206,9 @@ class Kept:
                 "saved by %s, and this is %s: it may go on otherwise", saved.software, software()
             )
         try:
-            check_kinds(self._coordinator.state().values, saved.state.values)
+            begun = self._coordinator.state()
+            check_kinds(begun.values, saved.state.values)
+            check_kinds(begun.arrays, saved.state.arrays)
             self._coordinator.restore(saved.state)
             if not isinstance(self._coordinator.reason, str | None):
                 raise TypeError(f"reason is {_kind(self._coordinator.reason)}, not text")

@@ -170,6 +170,29 @@ def test_a_checkpoint_opens_only_its_own_files(run: Path, name: str) -> None:
     assert contents(folder) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "other", "problem"),
+    [
+        ("executor/online", "weights", "executor/online is a tensor, not a column"),
+        ("weights", "executor/online", "weights is a column, not a tensor"),
+    ],
+)
+def test_a_checkpoint_has_arrays_of_the_right_kind(
+    run: Path, name: str, other: str, problem: str
+) -> None:
+    folder = copy_of(run)
+    path = checkpoint_of(folder / "run")
+    body = json.loads(path.read_bytes())["body"]
+    names = body["arrays"]["names"]
+    names[name] = names[other]
+    path.write_bytes(signed(body))
+    before = contents(folder)
+    said = obeyed(folder, "resume", folder / "run", *GO_ON, writes=[folder / "run"])
+    assert said.code == REFUSED
+    assert problem in said.err.replace("\n", " ")
+    assert contents(folder) == before
+
+
 @pytest.mark.parametrize("name", ["events.jsonl", "checkpoints", "checkpoints/tensors"])
 def test_a_run_does_not_go_on_through_a_link(run: Path, name: str) -> None:
     folder = copy_of(run)
