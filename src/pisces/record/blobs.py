@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,7 +160,7 @@ class Blobs:
         self, tensors: Mapping[str, torch.Tensor], place: Place, device: torch.device
     ) -> Any:
         if place.key not in tensors:
-            raise RunError(f"{self._folder / place.file} has no array {place.key}")
+            raise RunError(f"{self._folder / place.file} has no array {shortened(place.key)}")
         tensor = tensors[place.key].clone()  # its own memory: two objects may lie in one place
         if place.kind == "numpy":
             return tensor.numpy()
