@@ -56,5 +56,5 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
-	$(PIP) --editable '.[dev,flower,watch]'
+	$(PIP) --editable '.[dev,flower,ray,watch]'
 	@touch $@

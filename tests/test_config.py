@@ -425,12 +425,14 @@ def test_every_key_is_described() -> None:
     for table, section in cfg.sections():
         assert section.__doc__, table
         for name, field in section.model_fields.items():
-            assert field.description or name in names or name == "kind", f"{table}.{name}"
+            key = f"{table}.{name}".removeprefix(".")
+            assert field.description or key in names or name == "kind", key
 
 
 def test_all_keys_are_dotted() -> None:
     keys = set(cfg.all_keys())
     assert {"protocol", "clients.count", "latency.kind", "latency.bytes_per_s"} <= keys
+    assert {"train.ray", "train.ray.address"} <= keys
     assert "count" not in keys
 
 

@@ -197,6 +197,7 @@ def simulation(config: cfg.Config) -> Simulation:
         backend=train.backend,
         workers=train.workers,
         precision=train.precision,
+        ray=train.ray,
     )
 
 

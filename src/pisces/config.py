@@ -131,7 +131,7 @@ class Config(Section):
 # Where and by how many hands a run is trained does not change what it is, nor how it is saved and
 # explained, nor how patient its server is.
 FREE: dict[str, Any] = {
-    "train": {"device", "backend", "workers", "threads"},
+    "train": {"device", "backend", "workers", "threads", "ray"},
     "data": {"folder"},
     "checkpoint": True,
     "record": True,
@@ -231,13 +231,18 @@ def all_keys() -> list[str]:
 
 
 def sections() -> Iterator[tuple[str, type[Section]]]:
-    """Every table with its name; the latency table in all its kinds."""
+    """Every table with its name, before those within it; the latency table in all its kinds."""
     yield "", Config
-    for name, field in Config.model_fields.items():
+    yield from _within(Config)
+
+
+def _within(section: type[Section], above: str = "") -> Iterator[tuple[str, type[Section]]]:
+    for name, field in section.model_fields.items():
         if name == "latency":
             yield from (("latency", branch) for branch in _latency_branches())
         elif isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            yield name, field.annotation
+            yield f"{above}{name}", field.annotation
+            yield from _within(field.annotation, f"{above}{name}.")
 
 
 def _latency_branches() -> tuple[type[Section], ...]:

@@ -13,6 +13,7 @@ from torch import nn
 
 from pisces import tables
 from pisces.clients.checks import Limits
+from pisces.cluster.base import Share
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError
 from pisces.evaluate import Measure, Metric, Schedule
@@ -60,8 +61,9 @@ class Simulation:
     device: str = "auto"
     threads: int | None = 1  # of torch; None: as they are
     backend: tables.Backend = "auto"  # batched on a GPU, else a pool
-    workers: int | None = None  # processes of a pool; None: one per core
+    workers: int | None = None  # of a pool or a cluster; None: one per core
     precision: Precision = "float32"  # of batched training
+    ray: tables.Ray = tables.Ray()  # noqa: RUF009 (frozen)
 
     def __post_init__(self) -> None:
         self._check_metrics()
@@ -136,9 +138,15 @@ class Simulation:
             )
         if self.backend in ("sequential", "batched") and (self.workers or 1) > 1:
             raise ConfigError(
-                f"train.workers: only a pool has workers, but the backend is {self.backend}"
+                "train.workers: only a pool or a cluster has workers, but the backend is "
+                f"{self.backend}"
             )
-        on_gpu = device.type == "cuda" and self._backend(device) == "batched"
+        if self.backend != "ray" and self.ray != tables.Ray():
+            raise ConfigError(
+                f"train.ray: says how a cluster trains, but the backend is {self.backend}: set "
+                "train.backend = 'ray', or leave the table out"
+            )
+        on_gpu = self._rounding() == ("batched", "cuda")
         if self.precision != "float32" and not on_gpu:
             raise ConfigError(
                 "train.precision: bf16 is for batched training on a GPU; use float32 here"
@@ -160,22 +168,51 @@ class Simulation:
                 from pisces.train.pool import PoolTrainer
 
                 return PoolTrainer(*parts, workers=self.workers or num_cores())
+            case "ray":
+                return self._on_a_cluster(*parts)
             case _:
                 return SequentialTrainer(*parts, device)
+
+    def _on_a_cluster(
+        self, model: nn.Module, data: FederatedData, loss: Loss, recipe: Recipe
+    ) -> Trainer:
+        from pisces.cluster.ray import RayCluster  # it needs a package of its own
+        from pisces.train.hands import Craft
+        from pisces.train.ray import RayTrainer
+
+        its = self.ray
+        craft = Craft(its.batched, its.device, self.precision)
+        share = Share(its.cpus_per_worker, its.gpus_per_worker)
+        cluster = RayCluster(its.address, num_cpus=self.workers)
+        try:
+            parts = (cluster, model, data, loss, recipe)
+            return RayTrainer(*parts, craft=craft, share=share, workers=self.workers)
+        except BaseException:
+            cluster.close()
+            raise
 
     def trained_by(self) -> str:
         """The backend in words, for people who compare times."""
         device = device_of(self.device)
         backend = self._backend(device)
+        if backend == "ray":
+            return f"ray ({' on '.join(self._rounding())})"
         num = self.workers or num_cores()
         of = f" of {num} process{'es' if num > 1 else ''}" if backend == "pool" else ""
         return f"{backend}{of} on {in_words(device)}"
 
     def rounded_by(self) -> str:
         """What decides over a result's last bits: a pool's are those of sequential training."""
+        return " on ".join(self._rounding())
+
+    def _rounding(self) -> tuple[str, str]:
         device = device_of(self.device)
-        batched = self._backend(device) == "batched"
-        return f"{'batched' if batched else 'one by one'} on {device.type}"
+        backend = self._backend(device)
+        if backend == "ray":
+            batched, where = self.ray.batched, self.ray.device
+        else:
+            batched, where = backend == "batched", device.type
+        return "batched" if batched else "one by one", where
 
     def _backend(self, device: torch.device) -> tables.Backend:
         if self.backend != "auto":

@@ -19,7 +19,8 @@ from pisces.simulation import Result, run
 
 MAY_CHANGE = {**cfg.FREE, "stop": True}
 IN_WORDS = (
-    "stop, checkpoint, record, network, data.folder, and train.device, backend, workers and threads"
+    "stop, checkpoint, record, network, data.folder, and train.device, backend, workers, threads "
+    "and ray"
 )
 
 

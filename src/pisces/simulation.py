@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from torch import nn
 from torch.utils.data import Dataset
 
@@ -23,6 +24,7 @@ from pisces.execute.availability import Always, Availability
 from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
 from pisces.execute.latency import Latency, PerClient, zipf
+from pisces.explain import explain
 from pisces.journaling import check_can_be_kept
 from pisces.keeping import particulars
 from pisces.models.flat import load_flat, state_dict_of
@@ -106,6 +108,7 @@ def simulate(
     backend: tables.Backend = "auto",
     workers: int | None = None,
     precision: Precision = "float32",
+    ray: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     name: str | None = None,
     checkpoints: Checkpoints = Checkpoints(),  # noqa: B008 (frozen)
@@ -126,8 +129,9 @@ def simulate(
     clients were picked and versions made.
     At most `concurrency` clients run at once (20, or all if there are fewer).
     `latency` is seconds per client, or a model of them; by default a Zipf spread of 15 to 180 s.
-    `backend` says how clients are trained ("sequential", "pool" of `workers` processes, "batched");
-    by default all at once on a GPU, else in one process per core. Pools give the same bits as
+    `backend` says how clients are trained ("sequential", "pool" of `workers` processes, "batched",
+    "ray" on the `workers` of a cluster, with `ray` as in the table [train.ray]); by default all at
+    once on a GPU, else in one process per core. Pools and sequential workers give the same bits as
     sequential training, batches the same up to rounding.
     Models of latency, availability and failures draw from the seed they were made with. With `out`
     the run is also written to that folder, under `name` if the policies are your own; it is saved
@@ -170,6 +174,7 @@ def simulate(
         backend=backend,
         workers=workers,
         precision=precision,
+        ray=_cluster(ray or {}),
     )
     if isinstance(protocol, str):
         name = protocol
@@ -183,6 +188,13 @@ def simulate(
         trackers=tracking.made(trackers, out=out),
         progress=progress,
     )
+
+
+def _cluster(given: Mapping[str, Any]) -> tables.Ray:
+    try:
+        return tables.Ray.model_validate(dict(given))
+    except ValidationError as error:
+        raise ConfigError(explain(error, "ray", list(tables.Ray.model_fields))) from None
 
 
 def run(

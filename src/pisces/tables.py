@@ -31,7 +31,7 @@ Count = Annotated[int, Field(ge=1)]
 MOST_CORES = 1024
 MOST_SAMPLES = 1 << 31
 MOST_SIGMA = 10.0  # a client 22 000 times as fast, or rich, as the median: more is a mistake
-Backend = Literal["auto", "sequential", "pool", "batched"]
+Backend = Literal["auto", "sequential", "pool", "batched", "ray"]
 Replaced = Annotated[
     dict[str, Any] | None, Field(description="a policy in place of the protocol's")
 ]
@@ -154,6 +154,33 @@ class Model(Section):
     weights: str | None = Field(None, description="start from this safetensors file or run folder")
 
 
+class Ray(Section):
+    """Workers on a Ray cluster, where train.backend is ray."""
+
+    address: str = Field(
+        "auto",
+        description="auto (the cluster this machine is in) | local (one of its own) | HOST:PORT | "
+        "ray://HOST:PORT",
+    )
+    trainer: Literal["auto", "sequential", "batched"] = Field(
+        "auto", description="of each worker; auto: batched with a GPU, else sequential (same bits)"
+    )
+    cpus_per_worker: NonNegative = Field(1.0, le=MOST_CORES, description="CPUs of a worker")
+    gpus_per_worker: NonNegative = Field(
+        0.0, le=MOST_CORES, description="GPUs of a worker; 0.5: two of them share one; 0: none"
+    )
+
+    @property
+    def batched(self) -> bool:
+        """Do workers train many clients at once?"""
+        return self.trainer == "batched" or (self.trainer == "auto" and self.gpus_per_worker > 0)
+
+    @property
+    def device(self) -> str:
+        """Where workers train."""
+        return "cuda" if self.gpus_per_worker else "cpu"
+
+
 class Train(Section):
     """How a client trains."""
 
@@ -174,10 +201,13 @@ class Train(Section):
     device: str = Field("auto", description="auto | cpu | cuda; auto: a GPU if there is one")
     backend: Backend = Field(
         "auto",
-        description="auto | sequential | pool (same bits) | batched (rounds otherwise; for GPUs)",
+        description="auto | sequential | pool (same bits) | batched (rounds otherwise; for GPUs) | "
+        "ray (a cluster)",
     )
     workers: Count | None = Field(
-        None, le=MOST_CORES, description="processes of a pool; none: one per core"
+        None,
+        le=MOST_CORES,
+        description="processes of a pool, or workers of a cluster; none: one per core",
     )
     precision: Literal["float32", "bf16"] = Field(
         "float32",
@@ -188,6 +218,7 @@ class Train(Section):
         le=MOST_CORES,
         description="of torch where there is no pool; one is best for small models",
     )
+    ray: Ray = Ray()
 
 
 class Availability(Section):

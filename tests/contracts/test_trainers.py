@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 import torch
+from clusters import PretendCluster
 from runs import NoopTrainer, implementations
 from torch import nn
 
@@ -21,8 +22,10 @@ from pisces.models.flat import flatten
 from pisces.objective import cross_entropy
 from pisces.train.base import Outcome, Recipe, Trainer
 from pisces.train.batched import BatchedTrainer
+from pisces.train.hands import Craft
 from pisces.train.hostile import Lies, Lying
 from pisces.train.pool import PoolTrainer
+from pisces.train.ray import RayTrainer
 from pisces.train.sequential import SequentialTrainer
 from pisces.types import Plan, Task, Weights
 
@@ -42,6 +45,10 @@ TRAINERS: dict[str, Make] = {
     ),
     "batched": lambda model, data: BatchedTrainer(without_dropout(model), data, cross_entropy),
     "batched, one by one": lambda model, data: BatchedTrainer(model, data, cross_entropy),
+    "cluster": lambda model, data: RayTrainer(PretendCluster(), model, data, cross_entropy),
+    "cluster, batched": lambda model, data: RayTrainer(
+        PretendCluster(), without_dropout(model), data, cross_entropy, craft=Craft(batched=True)
+    ),
     "lying": lambda model, data: Lying(
         SequentialTrainer(model, data, cross_entropy), Lies(frozenset({0, 2}), "low", times=0.5)
     ),
@@ -99,7 +106,7 @@ def trained(trainer: Trainer, tasks: Sequence[Task]) -> dict[int, Outcome]:
 
 def same(one: Outcome, other: Outcome, name: str = "") -> bool:
     """The same bits, or where clients are computed together up to rounding."""
-    if name == "batched":
+    if name in ("batched", "cluster, batched"):
         numbers = [
             torch.cat(
                 [

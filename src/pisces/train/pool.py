@@ -16,8 +16,6 @@ import mmap
 import multiprocessing
 import pickle
 import signal
-import traceback
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,17 +26,18 @@ import torch
 from torch import nn
 
 from pisces.data.federated import FederatedData
-from pisces.errors import ConfigError, RunError
+from pisces.errors import ConfigError
 from pisces.models.flat import flatten
 from pisces.train.base import Loss, Outcome, Recipe, Trainer
+from pisces.train.elsewhere import Deaths, Hearsay, Raised, Said, Telling
 from pisces.train.processes import born_deaf, can_fork, settle_worker
 from pisces.train.sequential import SequentialTrainer
+from pisces.train.shuffle import num_samples
 from pisces.types import Plan, Report, Task, Weights
 
 log = logging.getLogger("pisces")
 
 _LAST_BREATH_S = 5.0  # between the end of a worker's pipe and that of its process
-_MAX_DEATHS = 3  # a task that has ended so many workers would end the next one too
 
 
 # --- what goes over the pipes ---------------------------------------------------------------------
@@ -61,23 +60,7 @@ class _Done:
     report: Report
 
 
-@dataclass(frozen=True, slots=True)
-class _Raised:
-    """Training raised an error."""
-
-    error: Exception
-    traceback: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """A line for the log."""
-
-    level: int
-    text: str
-
-
-_Message: TypeAlias = _Done | _Raised | _Said
+_Message: TypeAlias = _Done | Raised | Said
 
 
 # --- the parent's side ----------------------------------------------------------------------------
@@ -107,7 +90,7 @@ class PoolTrainer(Trainer):
         self._num_examples = data.num_examples
         self._weights = flatten(model)
         self._workers: list[_Worker] = []
-        self._heard: set[str] = set()
+        self._hearsay = Hearsay()
         self._call = object()
 
     def train(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
@@ -115,7 +98,7 @@ class PoolTrainer(Trainer):
         self._end_busy()  # an earlier call may have been given up
         self._call = call = object()
         todo = sorted(tasks, key=self._num_samples)
-        deaths: Counter[int] = Counter()
+        deaths = Deaths()
         try:
             self._hand_out(todo)
             while busy := {w.pipe: w for w in self._workers if w.task}:
@@ -135,9 +118,7 @@ class PoolTrainer(Trainer):
         self._end(self._workers)
 
     def _num_samples(self, task: Task) -> int:
-        plan = task.plan
-        num = int(self._num_examples[task.client]) * plan.epochs
-        return num if plan.max_steps is None else min(num, plan.max_steps * plan.batch_size)
+        return num_samples(int(self._num_examples[task.client]), task.plan)
 
     def _hand_out(self, todo: list[Task]) -> None:
         """Keep every worker busy, with the last (longest) tasks first."""
@@ -155,23 +136,20 @@ class PoolTrainer(Trainer):
             self._workers.append(_Worker(self._parts, self._weights, others))
             return self._workers[-1]
 
-    def _hear(self, worker: _Worker, todo: list[Task], deaths: Counter[int]) -> Outcome | None:
+    def _hear(self, worker: _Worker, todo: list[Task], deaths: Deaths) -> Outcome | None:
         """Take what a worker has to say."""
         match worker.hear():
             case _Done(report):
                 return worker.hand_over(report)
-            case _Raised(error, text):
-                error.add_note(f"It was raised in a worker process:\n\n{text}")
-                raise error
-            case _Said(level, text):
-                if text not in self._heard:  # every worker says it
-                    self._heard.add(text)
-                    log.log(level, text)
+            case Raised() as raised:
+                raise raised.from_a("worker process")
+            case Said() as said:
+                self._hearsay.add(said)
             case None:
                 todo.append(self._mourn(worker, deaths))
         return None
 
-    def _mourn(self, worker: _Worker, deaths: Counter[int]) -> Task:
+    def _mourn(self, worker: _Worker, deaths: Deaths) -> Task:
         """The task of a worker that died, if it can be tried again."""
         task, code = worker.task, worker.exit_code()
         assert task is not None
@@ -179,13 +157,9 @@ class PoolTrainer(Trainer):
         if worker.died_idle:
             log.warning("an idle worker process died (exit code %s)", code)
             return task
-        deaths[task.id] += 1
-        how = f"died (exit code {code}) while training client {task.client}"
-        log.warning("a worker process %s", how)
-        if deaths[task.id] == _MAX_DEATHS:
-            killed = ", perhaps for lack of memory: try fewer workers"
-            why = killed if code == -signal.SIGKILL else ": does its model or loss end the process?"
-            raise RunError(f"{_MAX_DEATHS} worker processes in a row {how}{why}")
+        killed = ", perhaps for lack of memory: try fewer workers"
+        why = killed if code == -signal.SIGKILL else ": does its model or loss end the process?"
+        deaths.count(task, "worker process", f"died (exit code {code})", why)
         return task
 
     def _end_busy(self) -> None:
@@ -312,7 +286,7 @@ def _work(
     torch.set_num_threads(1)
     for end in inherited:  # or the parent could not let go of them
         end.close()
-    log.handlers, log.propagate = [_Telling(pipe)], False
+    Telling(pipe.send)
     trainer = SequentialTrainer(parts.model, parts.data, parts.loss, parts.recipe)
     with suppress(EOFError, OSError):
         while True:
@@ -321,36 +295,11 @@ def _work(
             pipe.send(_carry_out(order, slot, trainer))
 
 
-class _Telling(logging.Handler):
-    """Passes what is logged on to the parent."""
-
-    def __init__(self, pipe: Connection) -> None:
-        super().__init__()
-        self._pipe = pipe
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            said = _Said(record.levelno, record.getMessage())
-        except Exception:  # what is logged wrongly must not end the training
-            self.handleError(record)
-        else:
-            self._pipe.send(said)
-
-
 def _carry_out(order: _Order, slot: Weights, trainer: SequentialTrainer) -> _Message:
     task = Task(order.id, order.client, 0, slot, order.plan, order.seed)
     try:
         (outcome,) = trainer.train([task])
     except Exception as error:
-        return _Raised(_portable(error), "".join(traceback.format_exception(error)))
+        return Raised.of(error)
     slot.flat.copy_(outcome.weights.flat)
     return _Done(outcome.report)
-
-
-def _portable(error: Exception) -> Exception:
-    """The error itself, if it survives pickling."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error

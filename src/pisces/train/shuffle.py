@@ -105,6 +105,12 @@ def total_steps(per_epoch: int, plan: Plan) -> int:
     return steps if plan.max_steps is None else min(steps, plan.max_steps)
 
 
+def num_samples(num: int, plan: Plan) -> int:
+    """Samples seen in all, or about so many: what a task of a client of `num` samples costs."""
+    samples = num * plan.epochs
+    return samples if plan.max_steps is None else min(samples, plan.max_steps * plan.batch_size)
+
+
 def table(rows: Rows, tasks: Sequence[Task], room: int) -> Table:
     """The steps of these tasks, built on the rows' device; no step has more samples than `room`.
 

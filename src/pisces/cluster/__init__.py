@@ -1,0 +1,1 @@
+"""Other machines: workers on the nodes of a cluster."""

@@ -1,0 +1,189 @@
+"""A Ray cluster: all that is imported of Ray."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pisces.cluster.base import Answer, Cluster, Died, Evicted, Ref, Share, Worker
+from pisces.errors import ConfigError, MissingPackageError, RunError
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of ours reports to nobody
+try:
+    import ray
+    from ray import exceptions
+except ImportError as error:
+    raise MissingPackageError(
+        f"a cluster needs a package that is not here ({error}): pip install 'pisces-fl[ray]'"
+    ) from error
+
+CLIENT = "ray://"
+_KNOCK_S = 5.0
+_DEATHS = (
+    exceptions.RayActorError,
+    exceptions.WorkerCrashedError,
+    exceptions.NodeDiedError,
+    exceptions.OutOfMemoryError,
+)
+
+
+class RayCluster(Cluster):
+    """A connection to Ray, which places our workers; one that was there already is left open.
+
+    `address` is "auto" (a cluster that this machine is part of), "local" (one that is started on
+    this machine, with `num_cpus`, and ends with the connection), HOST:PORT or ray://HOST:PORT.
+    """
+
+    def __init__(self, address: str = "auto", *, num_cpus: int | None = None) -> None:
+        self._is_ours = not ray.is_initialized()
+        if self._is_ours:
+            _connect(address, num_cpus)
+        self._kind = ray.remote(_Holder)
+
+    def nodes(self) -> Mapping[str, str]:
+        """The nodes that are alive."""
+        return {node["NodeID"]: node["NodeName"] for node in ray.nodes() if node["Alive"]}
+
+    def room(self, share: Share) -> int:
+        """How many such workers fit, node by node."""
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return sum(_fitting(has.get("CPU", 0.0), has.get("GPU", 0.0), share) for has in alive)
+
+    def put(self, thing: Any) -> Ref:
+        """Into the object store."""
+        with _full_store():
+            return ray.put(thing)
+
+    def hire(self, kind: type, share: Share) -> Worker:
+        """An actor; it ends when this process does, and Ray does not start it again."""
+        actor = self._kind.options(
+            num_cpus=share.cpus,
+            num_gpus=share.gpus,
+            max_restarts=0,
+            scheduling_strategy="SPREAD",
+        )
+        return _Actor(actor.remote(kind))
+
+    def answers(
+        self, refs: Sequence[Ref], wait_s: float
+    ) -> list[tuple[Ref, Answer | Died | Evicted]]:
+        """All that have come, once one has."""
+        refs = list(refs)
+        ready, rest = ray.wait(refs, num_returns=1, timeout=wait_s)
+        if ready and rest:
+            ready += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
+        return [(ref, _answer(ref)) for ref in ready]
+
+    def close(self) -> None:
+        """Disconnect; a local cluster ends."""
+        if self._is_ours and ray.is_initialized():
+            with _signals_kept():
+                ray.shutdown()
+
+
+class _Actor(Worker):
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def ask(self, method: str, *arguments: Any) -> Ref:
+        return self._handle.do.remote(method, *arguments)
+
+    def end(self) -> None:
+        ray.kill(self._handle, no_restart=True)
+
+
+class _Holder:
+    """In the actor: an object of ours, and where it is."""
+
+    def __init__(self, kind: type) -> None:
+        self._held = kind()
+        self._node = ray.get_runtime_context().get_node_id()
+
+    def do(self, method: str, *arguments: Any) -> Answer:
+        return Answer(getattr(self._held, method)(*arguments), self._node)
+
+
+def _answer(ref: Ref) -> Answer | Died | Evicted:
+    try:
+        answer: Answer = ray.get(ref)
+        return answer
+    except exceptions.ObjectLostError as error:
+        return Evicted(_first_line(error))
+    except _DEATHS as error:
+        return Died(_first_line(error))
+    except exceptions.RayTaskError as error:
+        if isinstance(error.cause, exceptions.ObjectLostError):
+            return Evicted(_first_line(error.cause))
+        raise RunError(f"a worker of the cluster cannot be asked: {error}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _fitting(cpus: float, gpus: float, share: Share) -> int:
+    """How many shares such a node has."""
+    wanted = [(cpus, share.cpus), (gpus, share.gpus)]
+    return min(int(has / part + 1e-9) for has, part in wanted if part)
+
+
+@contextmanager
+def _full_store() -> Iterator[None]:
+    try:
+        yield
+    except exceptions.ObjectStoreFullError as error:
+        raise RunError(
+            "the object store of this node is full: start its Ray with a larger "
+            f"--object-store-memory ({_first_line(error)})"
+        ) from error
+
+
+# --- connecting -----------------------------------------------------------------------------------
+
+
+def _connect(address: str, num_cpus: int | None) -> None:
+    quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "local":
+        quietly |= {"num_cpus": num_cpus, "include_dashboard": False}
+    elif address != "auto":
+        _knock(address)
+    with _signals_kept():
+        try:
+            ray.init(address, **quietly)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise _unreachable(address, _first_line(error)) from error
+
+
+def _knock(address: str) -> None:
+    """Ray waits long for a host that does not answer, and then ends the process."""
+    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _KNOCK_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise _unreachable(address, str(error)) from error
+
+
+def _unreachable(address: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"ray.address: no Ray cluster at {address!r} ({why}): start one (`ray start --head`) and "
+        "say auto there, HOST:6379 on its other machines, ray://HOST:10001 elsewhere; or local"
+    )
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Ray takes SIGTERM for itself; what ends a run is for the run to hear."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
