@@ -292,6 +292,35 @@ def test_who_was_too_late_is_left_alone_for_longer_each_time(code: int) -> None:
     assert desk.turn(REST_S) == [Joined(0.0, 0, 10)]  # one answer, and all is forgotten
 
 
+def test_who_is_too_late_again_and_again_is_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    # Else a run whose timeout nobody can keep would say nothing, for ever.
+    desk = Desk(A)
+    desk.turn()
+    for number in range(11):
+        desk.courier.give(task(number, 0))
+        if number == 9:
+            desk.courier.expire(number, 0, number + 1)  # the loop's clock was first
+        else:
+            desk.grid.fail(3, f"no\nanswer {number}")
+            desk.turn(1.0)
+        desk.turn(3600.0)
+    why = {1: "no\\nanswer 0 (Flower's error 3)", 3: "no\\nanswer 2 (Flower's error 3)"}
+    assert caplog.messages == [
+        f"client 0 (node 111): too late {num} in a row, the last by: "
+        f"{why.get(num, 'its deadline passed')}; is the timeout too short for it?"
+        for num in (1, 3, 10)
+    ]
+    caplog.clear()
+    desk.courier.give(task(20, 0))
+    desk.grid.answer()
+    desk.turn(1.0)
+    desk.courier.give(task(21, 0))
+    desk.grid.fail(3)
+    desk.turn(1.0)
+    [said] = caplog.messages  # in a row
+    assert said.startswith("client 0 (node 111): too late 1 in a row")
+
+
 def test_reasons_of_any_length_are_cut() -> None:
     desk = Desk(A)
     desk.given(0)
