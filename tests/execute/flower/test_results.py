@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from flwr.supercore.task_identity import TaskIdentity
 from postbox import Postbox, record
 
@@ -46,8 +47,29 @@ def test_the_mean_is_weighted_and_over_those_that_tell() -> None:
         content(num_examples=10, loss=1.0, acc=0.5),
         content(num_examples=30, loss=2.0, curve=[1.0, 2.0]),
     ]
-    # (10 * 1 + 30 * 2) / 40 = 1.75; only one tells acc; lists have no mean
-    assert dict(mean(told, "num-examples")) == {"loss": 1.75, "acc": 0.5}
+    # (10 * 1 + 30 * 2) / 40 = 1.75; only one tells acc, and only one a curve
+    assert dict(mean(told, "num-examples")) == {"loss": 1.75, "acc": 0.5, "curve": [1.0, 2.0]}
+
+
+def test_the_mean_is_flowers_own() -> None:
+    told = [
+        content(num_examples=10, loss=1.0, hits=3, curve=[1.0, 2.0], none=[]),
+        content(num_examples=30, loss=2.0, hits=5, curve=[3.0, 6.0], none=[]),
+    ]
+    theirs = aggregate_metricrecords(told, "num-examples")
+    # (10 * 1 + 30 * 3) / 40 and (10 * 2 + 30 * 6) / 40
+    assert dict(theirs) == {"loss": 1.75, "hits": 4.5, "curve": [2.5, 5.0], "none": []}
+    assert dict(mean(told, "num-examples")) == dict(theirs)
+
+
+def test_what_has_no_mean_is_left_out() -> None:
+    # Flower ends the run by any of these; one node's metrics are no reason to.
+    told = [
+        content(num_examples=10, curve=[1.0, 2.0], kind=1.0, huge=10**400, also=[10**400]),
+        content(num_examples=30, curve=[3.0], kind=[1.0], huge=1.0, also=[1.0]),
+    ]
+    assert dict(mean(told, "num-examples")) == {}
+    assert dict(mean([content(num_examples=10**400, loss=1.0)], "num-examples")) == {}
 
 
 def aggregated(version: int, *tasks: int) -> Aggregated:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from reprlib import repr as shortened
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from pisces.errors import ConfigError
 from pisces.execute.flower.api import ArrayRecord, MetricRecord, RecordDict, Result
@@ -71,17 +73,28 @@ def combined(
 
 
 def mean(contents: list[RecordDict], weighted_by: str) -> MetricRecord:
-    """The mean of each metric over those that tell it, by number of examples."""
-    records = [next(iter(content.metric_records.values())) for content in contents]
-    sums: dict[str, list[float]] = {}
-    for record in records:
-        size = record[weighted_by]
+    """The mean of each metric over those that tell it, by number of examples, as Flower has it.
+
+    What has none is left out (lists of other lengths, numbers beyond all floats): one node may tell
+    anything, which is no reason to end a run.
+    """
+    told: dict[str, list[tuple[Any, Any]]] = {}
+    for content in contents:
+        record = next(iter(content.metric_records.values()))
         for name, value in record.items():
-            if name != weighted_by and not isinstance(value, list) and not isinstance(size, list):
-                total = sums.setdefault(name, [0.0, 0.0])
-                total[0] += size * value
-                total[1] += size
-    return MetricRecord({name: total / size for name, (total, size) in sums.items() if size})
+            if name != weighted_by:
+                told.setdefault(name, []).append((record[weighted_by], value))
+    means = {name: _mean(*zip(*parts, strict=True)) for name, parts in told.items()}
+    return MetricRecord({name: value for name, value in means.items() if value is not None})
+
+
+def _mean(sizes: Sequence[Any], values: Sequence[Any]) -> Any:
+    try:
+        shares = np.array(sizes, np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinities are the nodes' own
+            return np.tensordot(shares / shares.sum(), np.array(values, np.float64), 1).tolist()
+    except (OverflowError, ValueError):
+        return None
 
 
 class Doubts:
