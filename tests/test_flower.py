@@ -509,6 +509,33 @@ def test_one_bad_node_does_not_keep_the_others(tmp_path: Path, how: Any, says: s
     assert joined == {0, 1, 2, 3}
 
 
+def test_a_run_of_which_nothing_can_be_used_ends_with_the_reason(tmp_path: Path) -> None:
+    """Rather than wait for ever, for nodes that would do better."""
+    bad = failing(lambda m: reply(m, by=math.nan, metrics=METRICS))
+    with flowerbed(bad, bad) as bed:
+        strategy = Pisces(2, out=tmp_path / "run", stop=Stop(time_s=60.0))
+        for _ in range(2):  # also where it goes on
+            with pytest.raises(ConfigError, match=r"every update .* by: update refused: weights"):
+                start(strategy, bed, 3)
+            bed.grid = bed.new_run()
+
+
+def test_whom_a_server_app_that_goes_on_trusts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    does = {"bad": False}
+
+    def how(message: Message) -> Any:
+        return reply(message, by=math.nan if does["bad"] else STEP, metrics=METRICS)
+
+    with flowerbed(app(), app(), failing(how)) as bed:
+        start(Pisces(3, out=tmp_path / "run"), bed, 6)
+        does["bad"], bed.grid = True, bed.new_run()
+        start(Pisces(3, out=tmp_path / "run"), bed, 60)
+    assert [said for said in caplog.messages if "is not asked any more: it has no" in said]
+    assert not [said for said in caplog.messages if "nobody is left who is trusted" in said]
+
+
 def test_late_nodes_are_not_waited_for(tmp_path: Path) -> None:
     with flowerbed(app(), app(), app(3.0)) as bed:
         began = time.monotonic()

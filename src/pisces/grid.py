@@ -164,6 +164,7 @@ class _Bed:
         self._last_letters = Letters(*keys, _config("evaluate_config", terms.evaluate_config))
         self._hook = hook
         self._sizes = Sizes()
+        self._doubts = Doubts()
         self.collected = Collected(strategy.weighted_by_key, strategy.train_metrics_aggr_fn)
 
     def run(self, federation: Federation) -> Ran:
@@ -185,7 +186,7 @@ class _Bed:
                 out=its.out,
                 about=made_here(name, its.seed, "Flower", made),
                 listener=Tee(
-                    self.collected, Doubts(), *([] if self._hook is None else [self._hook])
+                    self.collected, self._doubts, *([] if self._hook is None else [self._hook])
                 ),
                 checkpoints=None if its.out is None else its.checkpoints or Checkpoints(),
                 resume=its.out is not None,
@@ -215,6 +216,7 @@ class _Bed:
 
     def _recall(self, line: Line) -> None:
         """What a ServerApp before this one wrote down, when it goes on."""
+        self._doubts.recall(line)
         match line:
             case {"kind": "arrived", "client": int(client), "num_examples": int(num)}:
                 self._sizes.hear(client, num)

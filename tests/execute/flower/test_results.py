@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from pisces.types import (
     Ignored,
     Joined,
     Left,
+    Report,
+    Update,
     Weights,
 )
 
@@ -258,12 +261,21 @@ def test_whatever_goes_wrong_there_is_a_result(caplog: pytest.LogCaptureFixture)
     assert "could not be evaluated by nodes" in caplog.messages[-1]
 
 
+# --- whom the server trusts -----------------------------------------------------------------------
+
+
+def update(client: int) -> Update:
+    report = Report(10, 1.0)
+    return Update(0, client, 0, WEIGHTS, WEIGHTS, report, arrived_at=1.0, latency_s=1.0)
+
+
 def test_it_is_said_whose_updates_are_refused_and_who_is_not_asked_any_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     doubts = Doubts()
     for client in (0, 1):
         doubts.record(Joined(0.0, client, 10))
+    doubts.record(update(0))
     for _ in range(3):
         doubts.record(Failed(1.0, 1, "update refused: loss 4e9", 7))
         doubts.record(Failed(1.0, 0, "it raised", 8))  # the courier says that
@@ -273,5 +285,35 @@ def test_it_is_said_whose_updates_are_refused_and_who_is_not_asked_any_more(
         "client 1 is not asked any more: it has no credit left",
     ]
     caplog.clear()
+    doubts.record(Joined(2.5, 1, 20))  # it is there as before, and is not asked as before
     doubts.record(Distrusted(3.0, 0))
     assert caplog.messages[1].startswith("nobody is left who is trusted: mend the ClientApp")
+
+
+def test_where_nothing_could_ever_be_used_and_nobody_is_trusted_the_run_is_over() -> None:
+    doubts = Doubts()
+    for client in (0, 1):
+        doubts.record(Joined(0.0, client, 10))
+        doubts.record(Failed(1.0, client, "update refused: weights that are not finite", client))
+    doubts.record(Distrusted(2.0, 1))
+    with pytest.raises(
+        ConfigError,
+        match=r"every update .* refused, the last by: .* not finite; mend the ClientApp",
+    ):
+        doubts.record(Distrusted(2.0, 0))
+
+
+@pytest.mark.parametrize(("kind", "is_over"), [("arrived", False), ("failed", True)])
+def test_who_was_there_before_a_run_went_on_is_trusted(
+    kind: str, is_over: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    doubts = Doubts()
+    for client in range(3):
+        doubts.recall({"kind": "joined", "at": 0.0, "client": client, "num_examples": 10})
+    doubts.recall({"kind": kind, "at": 1.0, "client": 2, "task": 0})
+    doubts.recall({"kind": "distrusted", "at": 1.0, "client": 2})
+    doubts.record(Distrusted(2.0, 1))
+    assert caplog.messages == ["client 1 is not asked any more: it has no credit left"]
+    with pytest.raises(ConfigError) if is_over else nullcontext():
+        doubts.record(Distrusted(2.0, 0))
+    assert is_over or "nobody is left who is trusted" in caplog.messages[-1]

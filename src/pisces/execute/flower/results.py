@@ -12,7 +12,7 @@ import numpy as np
 from pisces.errors import ConfigError
 from pisces.execute.flower.api import ArrayRecord, MetricRecord, RecordDict, Result
 from pisces.execute.flower.arrays import Arrays
-from pisces.record.lines import TAKEN
+from pisces.record.lines import TAKEN, Line
 from pisces.types import (
     Aggregated,
     Distrusted,
@@ -22,6 +22,7 @@ from pisces.types import (
     Failed,
     Ignored,
     Joined,
+    Update,
     Weights,
 )
 
@@ -101,28 +102,52 @@ class Doubts:
     """A recorder that says whose updates are refused, and who is not asked any more."""
 
     def __init__(self) -> None:
-        self._refused: set[int] = set()  # and that was said
-        self._trusted: set[int] = set()
+        self._refused: dict[int, str] = {}  # and that was said: why at first
+        self._known: set[int] = set()
+        self._distrusted: set[int] = set()
+        self._has_used = False  # anything, ever
 
     def record(self, entry: Entry) -> None:
         """Follow whom the server trusts."""
         match entry:
             case Joined():
-                self._trusted.add(entry.client)
+                self._known.add(entry.client)
+            case Update():
+                self._has_used = True
             case Failed() if entry.reason.startswith(REFUSED) and entry.client not in self._refused:
-                self._refused.add(entry.client)
+                self._refused[entry.client] = entry.reason
                 log.warning("client %d: %s", entry.client, entry.reason)
             case Distrusted():
-                self._trusted.discard(entry.client)
+                self._distrusted.add(entry.client)
                 log.warning("client %d is not asked any more: it has no credit left", entry.client)
-                if not self._trusted:
-                    log.error(
-                        "nobody is left who is trusted: mend the ClientApp, or raise limits=Limits("
-                        "...) if what it tells is right, and begin anew"
-                    )
+                if self._known <= self._distrusted:
+                    self._say_that_nobody_is_left(entry.client)
+
+    def recall(self, line: Line) -> None:
+        """What a ServerApp before this one wrote down."""
+        match line:
+            case {"kind": "joined", "client": int(client)}:
+                self._known.add(client)
+            case {"kind": "distrusted", "client": int(client)}:
+                self._distrusted.add(client)
+            case {"kind": "arrived"}:
+                self._has_used = True
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _say_that_nobody_is_left(self, last: int) -> None:
+        """Others may come, and do better; where nothing was ever of use, that is no hope."""
+        if not self._has_used:
+            raise ConfigError(
+                f"every update of every node was refused, the last by: "
+                f"{self._refused.get(last, REFUSED)}; mend the ClientApp, or raise limits=Limits("
+                "...) if what it tells is right, and begin anew"
+            )
+        log.error(
+            "nobody is left who is trusted: mend the ClientApp, or raise limits=Limits(...) if "
+            "what it tells is right, and begin anew"
+        )
 
 
 class Hook:
