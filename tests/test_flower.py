@@ -166,6 +166,17 @@ def test_metrics_can_be_put_together_by_the_app(bed: Bed) -> None:
     assert plain(result.evaluate_metrics_clientapp) == {2: {"num": 3}}
 
 
+def test_an_app_may_have_nothing_to_put_together(bed: Bed) -> None:
+    def nothing(_contents: list[Any], _key: str) -> None:
+        return None
+
+    strategy: Any = FedAvg(
+        3, train_metrics_aggr_fn=nothing, evaluate_metrics_aggr_fn=nothing, fraction_evaluate=1.0
+    )
+    result = start(strategy, bed, 2)  # as Flower's own: there is no entry
+    assert (result.train_metrics_clientapp, result.evaluate_metrics_clientapp) == ({}, {})
+
+
 def test_nodes_evaluate_the_last_version_if_asked() -> None:
     seen: list[Message] = []
     with flowerbed(app(0.0, seen), app(0.02, seen, **{"num-examples": 30})) as bed:
@@ -595,11 +606,30 @@ def test_a_run_that_flower_stopped_is_no_result(bed: Bed, tmp_path: Path) -> Non
         ({"min_train_nodes": 2}, "min_train_nodes: no option of Strategy: a run goes on"),
         ({"min_evaluate_nodes": 2}, "min_evaluate_nodes: no option of Strategy: at least one"),
         ({"stop": Stop(versions=3)}, "stop.versions: is what num_rounds says; leave it out"),
+        ({"train_metrics_aggr_fn": 3}, "train_metrics_aggr_fn: must be a function, not 3"),
+        ({"evaluate_metrics_aggr_fn": 3}, "evaluate_metrics_aggr_fn: must be a function, not 3"),
     ],
 )
 def test_a_strategy_that_cannot_be(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Strategy(**wrong)
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"concurency": 3}, "concurency: no option of FedBuff; did you mean concurrency?"),
+        ({"stops": Stop()}, "stops: no option of FedBuff; did you mean stop?"),
+        ({"buffer_size": 4}, "buffer_size: no option of FedBuff: settings of the protocol go "),
+        ({"protocol": "oort"}, "protocol: no option of FedBuff: is what the class is called"),
+    ],
+)
+def test_what_is_no_option_is_said_of_the_class_that_was_named(
+    wrong: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        FedBuff(**wrong)
     assert str(caught.value).startswith(says)
 
 
@@ -626,6 +656,15 @@ def test_a_strategy_that_cannot_be(wrong: dict[str, Any], says: str) -> None:
         ({"buffers": ["nothing"]}, {}, "buffers: 'nothing' is none of what is averaged"),
         ({"stop": Stop(target=0.9)}, {}, "stop: target and patience are about 'accuracy' as "),
         ({"stop": Stop(patience=3)}, {}, "stop: target and patience are about 'accuracy' as "),
+        ({"stop": Stop(metric="f1")}, {}, "stop: target and patience are about 'f1' as evaluate"),
+        (
+            {"stop": Stop(metric="f1")},
+            {"evaluate_fn": bias},
+            "stop.metric: must be one of what evaluate_fn tells of version 0 (accuracy, v), not",
+        ),
+        ({"limits": 3}, {}, "limits: must be a pisces.Limits, not 3"),
+        ({"schedule": 60}, {}, "schedule: must be a pisces.Schedule, not 60"),
+        ({"checkpoints": 5}, {}, "checkpoints: must be a pisces.Checkpoints, not 5"),
         (
             {"stop": Stop(target=0.9, metric="f1")},
             {"evaluate_fn": bias},

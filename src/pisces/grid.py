@@ -74,6 +74,7 @@ class Terms:
 def start(strategy: Options, grid: Grid, initial: ArrayRecord, terms: Terms) -> Result:
     """Run it to its end; see `Strategy.start`."""
     with _spoken(), _told_to_flower():
+        _check_kinds(strategy)
         arrays, weights = Arrays.of(initial, strategy.buffers)
         weights = _begun_with(strategy.out, weights)
         fn = terms.evaluate_fn
@@ -83,6 +84,15 @@ def start(strategy: Options, grid: Grid, initial: ArrayRecord, terms: Terms) -> 
         last = arrays.record(ran.weights)
         at_last = bed.evaluated(last, ran.summary["versions"])
         return result_of(last, bed.collected, hook, at_last)
+
+
+def _check_kinds(strategy: Options) -> None:
+    """Of what a strategy cannot know without torch."""
+    kinds = {"schedule": Schedule, "checkpoints": Checkpoints, "limits": Limits}
+    for name, kind in kinds.items():
+        given = getattr(strategy, name)
+        if not isinstance(given, kind | None):
+            raise ConfigError(f"{name}: must be a pisces.{kind.__name__}, not {given!r}")
 
 
 def _begun_with(out: str | Path | None, weights: Weights) -> Weights:
@@ -123,7 +133,7 @@ def _federation(strategy: Options, weights: Weights, terms: Terms, hook: Hook | 
 
 def _check_stop(stop: Stop, hook: Hook | None) -> None:
     """In the words of this room: whom to ask is said elsewhere by other names."""
-    if stop.target is None and stop.patience is None:
+    if stop.target is None and stop.patience is None and stop.metric == Stop().metric:
         return
     if hook is None:
         raise ConfigError(
@@ -198,7 +208,7 @@ class _Bed:
         except FinishedError as error:
             raise FinishedError(
                 f"{error} or num_rounds, or take another out to begin anew"
-            ) from error
+            ) from None  # else Flower shows both
 
     def _opens(self, limits: Limits, folder: Path | None) -> Executor:
         self._sizes = Sizes(limits.max_examples)
@@ -253,7 +263,8 @@ class _Bed:
         )
         try:
             combine = its.evaluate_metrics_aggr_fn
-            return {version: combined(told, its.weighted_by_key, combine)} if told else {}
+            said = combined(told, its.weighted_by_key, combine) if told else None
+            return {} if said is None else {version: said}
         except Exception:  # the run is over, and its model safe
             log.exception("what nodes say of the last version could not be combined")
             return {}

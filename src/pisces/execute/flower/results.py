@@ -30,7 +30,7 @@ log = logging.getLogger("pisces")
 
 REFUSED = "update refused"  # as the client manager says
 
-Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
+Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord | None]
 Evaluate: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
@@ -51,10 +51,9 @@ class Collected:
         match entry:
             case Aggregated():
                 told = self._taken(entry.task_ids)
-                if told:
-                    self.by_version[entry.version] = combined(
-                        told, self._weighted_by, self._combine
-                    )
+                said = combined(told, self._weighted_by, self._combine) if told else None
+                if said is not None:
+                    self.by_version[entry.version] = said
             case Dropped() | Failed() | Ignored() if entry.task_id is not None:
                 self._told.pop(entry.task_id, None)
 
@@ -68,8 +67,8 @@ class Collected:
 
 def combined(
     records: Sequence[MetricRecord], weighted_by: str, combine: Combine | None
-) -> MetricRecord:
-    """Of several, one: as the app says, or their mean."""
+) -> MetricRecord | None:
+    """Of several, one: as the app says, which may be nothing, or their mean."""
     return (combine or mean)([RecordDict({"metrics": r}) for r in records], weighted_by)
 
 
