@@ -20,8 +20,9 @@ import torch
 pytest.importorskip("flwr")
 
 from flowerbed import Bed, flowerbed
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg as TheirFedAvg
 from postbox import record, reply
 from runs import Books
 
@@ -143,6 +144,70 @@ def test_a_result_as_flowers_own_strategies_give_it(bed: Bed) -> None:
     assert [*trained] == [1, 2, 3, 4]
     assert trained[1] == {"train_loss": 1.0, "loss-rms": 1.25, "loss-left": 0.25}
     assert result.evaluate_metrics_clientapp == {}
+
+
+def learning(number: int, num_examples: int) -> ClientApp:
+    """A node whose results nobody can tell from another's by chance."""
+    made = ClientApp()
+
+    @made.train()
+    def train(message: Message, _context: Any) -> Message:
+        rng, sent = np.random.default_rng(number), message.content["arrays"]
+        arrays = {
+            name: array.numpy() * 0.9 + rng.normal(size=array.shape)
+            if array.dtype.startswith("float")
+            else array.numpy()
+            for name, array in sent.items()
+        }
+        made = {n: Array(np.asarray(v, sent[n].dtype)) for n, v in arrays.items()}
+        told = {
+            "num-examples": num_examples,
+            "train_loss": 0.1 * number,
+            "each": [1.0, float(number)],
+        }
+        content = {"arrays": ArrayRecord(made), "metrics": MetricRecord(told)}
+        return Message(RecordDict(content), reply_to=message)
+
+    return made
+
+
+def test_rounds_are_flowers_own() -> None:
+    """FedAvg by them and by us: the same arrays, metrics and questions, round by round."""
+    initial = record(
+        **{name: array for name, array in START.items() if array.dtype.kind == "f"},
+        double=np.linspace(0, 1, 3),
+        none=np.zeros((0, 2), np.float32),
+        one=np.array(1.5, np.float32),
+    )
+    results, asked = list[Any](), list[dict[int, float]]()
+    for strategy in (TheirFedAvg(fraction_evaluate=0.0), FedAvg(3)):
+        questions: dict[int, float] = {}
+
+        def evaluate(version: int, arrays: ArrayRecord, to: Any = questions) -> MetricRecord:
+            assert version not in to  # once each
+            to[version] = float(arrays["layer.weight"].numpy().sum())
+            return MetricRecord({"sum": to[version]})
+
+        with flowerbed(*[learning(number, 10 * number) for number in (1, 2, 3)]) as bed:
+            results.append(strategy.start(bed.grid, initial, num_rounds=3, evaluate_fn=evaluate))
+        asked.append(questions)
+    theirs, ours = results
+    assert type(theirs) is type(ours)
+    assert [*theirs.arrays] == [*ours.arrays]
+    for name, array in theirs.arrays.items():
+        assert (array.dtype, array.shape) == (ours.arrays[name].dtype, ours.arrays[name].shape)
+        np.testing.assert_allclose(array.numpy(), ours.arrays[name].numpy(), rtol=1e-5)
+    assert [*asked[0]] == [0, 1, 2, 3]
+    assert {0, 3} <= asked[1].keys() <= {0, 1, 2, 3}  # on a busy machine one may be left out
+    assert asked[1] == pytest.approx({version: asked[0][version] for version in asked[1]}, rel=1e-5)
+    assert {v: m["sum"] for v, m in ours.evaluate_metrics_serverapp.items()} == asked[1]
+    expected, found = plain(theirs.train_metrics_clientapp), plain(ours.train_metrics_clientapp)
+    assert [*expected] == [*found] == [1, 2, 3]
+    for version, metrics in expected.items():
+        assert [*metrics] == [*found[version]]
+        for name, value in metrics.items():
+            assert found[version][name] == pytest.approx(value)
+    assert theirs.evaluate_metrics_clientapp == ours.evaluate_metrics_clientapp == {}
 
 
 def test_train_metrics_are_weighted() -> None:
