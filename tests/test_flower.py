@@ -561,6 +561,40 @@ def raising(_message: Message) -> Any:
     raise RuntimeError("no data here")
 
 
+def test_where_every_node_fails_the_run_is_over_also_when_it_goes_on(tmp_path: Path) -> None:
+    strategy = Pisces(2, out=tmp_path / "run", stop=Stop(time_s=20.0))
+    with flowerbed(failing(raising), failing(raising)) as bed:
+        for _ in range(2):  # whoever starts it again without mending anything
+            with pytest.raises(ConfigError, match="every node has failed 3 tasks and more"):
+                start(strategy, bed, 3)
+            bed.grid = bed.new_run()
+
+
+@pytest.mark.parametrize("every_s", [0.01, 1e6])  # by a checkpoint, and by the journal alone
+def test_nodes_that_answered_before_may_fail_for_a_while(tmp_path: Path, every_s: float) -> None:
+    does = {"fails": False}
+
+    def how(message: Message) -> Any:
+        if does["fails"]:
+            raise RuntimeError("for a while")
+        return reply(message, by=STEP, metrics=METRICS)
+
+    out = tmp_path / "run"
+    with flowerbed(failing(how), failing(how)) as bed:
+        with pytest.raises(Killed):
+            killed(bed, out, 4, raise_killed, checkpoints=Checkpoints(every_s))
+        at_first = len([x for x in Run.open(out).events() if x["kind"] == "aggregated"])
+        does["fails"], bed.grid = True, bed.new_run()
+        mended = threading.Timer(1.0, does.update, ({"fails": False},))
+        mended.start()
+        strategy = Pisces(2, out=out, stop=Stop(time_s=60.0))
+        start(strategy, bed, at_first + 8, evaluate_fn=bias)
+        mended.join()
+    assert reason(out) == "versions"
+    failed = [line for line in Run.open(out).events() if line["kind"] == "failed"]
+    assert len([line for line in failed if "for a while" in line["reason"]]) >= 2 * 3
+
+
 @pytest.mark.parametrize(
     ("how", "says"),
     [

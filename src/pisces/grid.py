@@ -180,6 +180,7 @@ class _Bed:
     def run(self, federation: Federation) -> Ran:
         """To its end; in a folder that is there already it goes on."""
         its = self._its
+        self._sizes = Sizes(federation.limits.max_examples)
         name = its.protocol if isinstance(its.protocol, str) else "my policies"
         made = {
             "concurrency": its.concurrency,
@@ -196,7 +197,10 @@ class _Bed:
                 out=its.out,
                 about=made_here(name, its.seed, "Flower", made),
                 listener=Tee(
-                    self.collected, self._doubts, *([] if self._hook is None else [self._hook])
+                    self.collected,
+                    self._doubts,
+                    self._sizes,
+                    *([] if self._hook is None else [self._hook]),
                 ),
                 checkpoints=None if its.out is None else its.checkpoints or Checkpoints(),
                 resume=its.out is not None,
@@ -211,7 +215,6 @@ class _Bed:
             ) from None  # else Flower shows both
 
     def _opens(self, limits: Limits, folder: Path | None) -> Executor:
-        self._sizes = Sizes(limits.max_examples)
         return build.flower(
             self._grid,
             self._arrays,

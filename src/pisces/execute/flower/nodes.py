@@ -38,7 +38,7 @@ class Nodes:
         self._num_late: Counter[int] = Counter()  # in a row
         self._num_failed: Counter[int] = Counter()  # in a row
         self._is_full = False  # and that was said
-        self._has_answered = False  # anybody, ever
+        self._has_answered = False  # anybody, be it nonsense
         self._num_listed = -1  # as was said last
 
     def node_of(self, client: int) -> int:
@@ -67,9 +67,8 @@ class Nodes:
             return None
 
     def take_over(self, present: Iterable[int]) -> None:
-        """Those another process had, which has had answers, too."""
+        """Those another process had."""
         self._present.update(present)
-        self._has_answered = True
 
     # --- what comes of tasks ----------------------------------------------------------------------
 
@@ -107,7 +106,9 @@ class Nodes:
     def _check_hope(self, reason: str) -> None:
         """Where no node ever did a task, and each has failed often, none ever will."""
         tried = self._num_failed.values()
-        if self._has_answered or len(tried) < max(self._num_listed, 1) or min(tried) < MANY:
+        if self._has_answered or self._sizes.is_anything_told:  # also to another process
+            return
+        if len(tried) < max(self._num_listed, 1) or min(tried) < MANY:
             return
         raise ConfigError(
             f"every node has failed {MANY} tasks and more, and none has done one, the last by: "
