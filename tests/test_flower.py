@@ -273,6 +273,27 @@ def test_evaluate_fn_may_have_nothing_to_say(bed: Bed) -> None:
     assert result.evaluate_metrics_serverapp == {}
 
 
+def test_how_often_is_evaluated_can_be_said(bed: Bed) -> None:
+    asked: list[int] = []
+
+    def evaluate(version: int, arrays: ArrayRecord) -> MetricRecord:
+        asked.append(version)
+        return bias(version, arrays)
+
+    start(Pisces(2, schedule=pisces.Schedule(every_versions=100)), bed, 5, evaluate_fn=evaluate)
+    assert asked == [0, 5]
+
+
+def test_trackers_and_progress_are_those_of_every_run(
+    bed: Bed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strategy = Pisces(2, out=tmp_path / "run", trackers=["csv"], progress=True)
+    start(strategy, bed, 3, evaluate_fn=bias)
+    assert [*(tmp_path / "run").glob("**/*.csv")]
+    said = capsys.readouterr()
+    assert "finished (versions)" in said.out + said.err
+
+
 def test_keys_are_the_apps_own() -> None:
     made = ClientApp()
 
@@ -282,12 +303,17 @@ def test_keys_are_the_apps_own() -> None:
         content = reply(message, arrays=message.content["model"], metrics={"n": 4, "l": 2.0})
         return Message(content, reply_to=message)
 
+    @made.evaluate()
+    def evaluate(message: Message, _context: Any) -> Message:
+        told = {"n": 4, "found": len([*message.content["model"]]), "num": len(message.content)}
+        assert [*message.content["settings"]] == ["server-round"]
+        return Message(RecordDict({"any": MetricRecord(told)}), reply_to=message)
+
+    keys: Any = {"arrayrecord_key": "model", "configrecord_key": "settings", "weighted_by_key": "n"}
     with flowerbed(made, made) as bed:
-        strategy = Pisces(
-            2, arrayrecord_key="model", configrecord_key="settings", weighted_by_key="n", loss="l"
-        )
-        result = start(strategy, bed, 2)
+        result = start(Pisces(2, loss="l", fraction_evaluate=1.0, **keys), bed, 2)
     assert plain(result.train_metrics_clientapp)[2] == {"l": 2.0}
+    assert plain(result.evaluate_metrics_clientapp) == {2: {"found": len(START), "num": 2}}
 
 
 # --- when it is over ------------------------------------------------------------------------------
@@ -367,8 +393,20 @@ def test_settings_and_policies_of_ones_own(bed: Bed, tmp_path: Path) -> None:
     assert [len(line["tasks"]) for line in made] == [3, 3]
     mine = pisces.protocol("fedbuff", 2, buffer_size=1)
     strategy = Strategy(2, protocol=mine)
-    for _ in range(2):  # what it remembers of one run is not the next one's
+    for _ in range(2):
         start(strategy, bed, 2)
+
+
+def test_what_policies_remember_of_one_run_is_not_the_next_ones(bed: Bed) -> None:
+    mine = pisces.protocol("fadas", 2)
+    before = dict(mine.aggregator.state().arrays)
+    start(Strategy(2, protocol=mine), bed, 3)
+    assert mine.aggregator.state().arrays.keys() == before.keys()
+
+
+def test_the_seed_is_the_runs(bed: Bed, tmp_path: Path) -> None:
+    start(Pisces(2, seed=7, out=tmp_path / "run"), bed, 1)
+    assert Run.open(tmp_path / "run").summary["seed"] == 7
 
 
 def test_plans_are_told(tmp_path: Path) -> None:
@@ -530,6 +568,25 @@ def test_a_server_app_that_goes_on_finds_nodes_gone(tmp_path: Path) -> None:
         Pisces(2, out=out).start(bed.grid, record(**START), num_rounds=10, evaluate_fn=bias)
     lines = lawful(out, 2)
     assert any(line["kind"] == "left" for line in lines)
+
+
+@pytest.mark.parametrize("every_s", [0.01, 1e6])  # by a checkpoint, and by the journal alone
+def test_how_many_examples_nodes_have_is_known_to_who_goes_on(
+    tmp_path: Path, every_s: float
+) -> None:
+    out, clients = tmp_path / "run", [app(**{"num-examples": num}) for num in (30, 10)]
+
+    def joined() -> list[int]:
+        return [line["num_examples"] for line in Run.open(out).events() if line["kind"] == "joined"]
+
+    with flowerbed(*clients) as bed:
+        with pytest.raises(Killed):
+            killed(bed, out, 8, raise_killed, checkpoints=Checkpoints(every_s))
+        before = joined()
+        assert {10, 30} <= {*before}
+        bed.grid = bed.new_run()
+        start(Pisces(2, out=out), bed, 20, evaluate_fn=bias)
+    assert joined() == before  # nobody had to be told of anew
 
 
 def test_a_node_keeps_its_number_across_server_apps(tmp_path: Path) -> None:
