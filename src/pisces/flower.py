@@ -182,7 +182,8 @@ class Options:
         `timeout` is the time one node has for one task; nobody else waits for it. `evaluate_fn` is
         asked in a thread beside the run, for version 0 before it.
         """
-        from pisces.grid import Terms, start
+        from pisces.execute.flower.terms import Terms
+        from pisces.grid import start
 
         terms = Terms(num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
         return start(self, grid, initial_arrays, terms)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import safetensors
 import safetensors.torch
@@ -21,13 +19,14 @@ from pisces.clients.checks import Limits
 from pisces.errors import ConfigError, FinishedError, RunError, Terminated
 from pisces.evaluate import Schedule
 from pisces.execute.base import Executor
-from pisces.execute.flower.api import ArrayRecord, ConfigRecord, Grid, MetricRecord, Result
+from pisces.execute.flower.api import ArrayRecord, Grid, MetricRecord, Result
 from pisces.execute.flower.arrays import Arrays
 from pisces.execute.flower.evaluation import evaluated
 from pisces.execute.flower.letters import Letters
 from pisces.execute.flower.replies import Metrics
 from pisces.execute.flower.results import Collected, Doubts, Hook, combined, result_of
 from pisces.execute.flower.sizes import Sizes
+from pisces.execute.flower.terms import Terms, config_of
 from pisces.federation import MOST_CLIENTS, Federation, Yardstick
 from pisces.flower import Options
 from pisces.record.checkpoint import Checkpoints
@@ -38,37 +37,10 @@ from pisces.seeds import generator
 from pisces.stop import Stop
 from pisces.types import Weights
 
-if TYPE_CHECKING:
-    from pisces.flower import Evaluate
-
 log = logging.getLogger("pisces")
 
 BY_WHOM = "nodes of a Flower federation"
 INITIAL = "initial.safetensors"  # what a run began with
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Terms:
-    """What `start` is given beside the model, as Flower's own takes it."""
-
-    num_rounds: int
-    timeout: float
-    train_config: ConfigRecord | None
-    evaluate_config: ConfigRecord | None
-    evaluate_fn: Evaluate | None
-
-    def __post_init__(self) -> None:
-        if type(self.num_rounds) is not int or self.num_rounds < 1:
-            raise ConfigError(
-                f"num_rounds: must be a whole number of at least 1, not {self.num_rounds!r}"
-            )
-        if not isinstance(self.timeout, int | float) or not 0 < self.timeout < math.inf:
-            raise ConfigError(
-                f"timeout: must be a number of seconds greater than 0, not {self.timeout!r}: it is "
-                "how long one node may take for one task"
-            )
-        if self.evaluate_fn is not None and not callable(self.evaluate_fn):
-            raise ConfigError(f"evaluate_fn: must be a function, not {self.evaluate_fn!r}")
 
 
 def start(strategy: Options, grid: Grid, initial: ArrayRecord, terms: Terms) -> Result:
@@ -154,14 +126,6 @@ def _named(stop: Stop, hook: Hook | None) -> Stop:
     return replace(stop, metric=hook.names[0])
 
 
-def _config(name: str, given: ConfigRecord | None) -> dict[str, Any]:
-    """The app's own settings, which every message must be able to hold."""
-    try:
-        return dict(ConfigRecord(dict(given or {})))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name}: must be a ConfigRecord, not {given!r}: {error}") from error
-
-
 class _Bed:
     """Where a run grows: a grid, and what is said over it."""
 
@@ -170,8 +134,8 @@ class _Bed:
     ) -> None:
         self._its, self._grid, self._arrays, self._terms = strategy, grid, arrays, terms
         keys = strategy.arrayrecord_key, strategy.configrecord_key
-        self._letters = Letters(*keys, _config("train_config", terms.train_config))
-        self._last_letters = Letters(*keys, _config("evaluate_config", terms.evaluate_config))
+        self._letters = Letters(*keys, config_of("train_config", terms.train_config))
+        self._last_letters = Letters(*keys, config_of("evaluate_config", terms.evaluate_config))
         self._hook = hook
         self._sizes = Sizes()
         self._doubts = Doubts()
