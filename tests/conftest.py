@@ -6,6 +6,7 @@ import os
 
 import torch
 from hypothesis import settings
+from telling import pytest_terminal_summary as pytest_terminal_summary  # what is measured is told
 
 # Flower would make gRPC of every process that tests start keep quiet; this is as if it was not set.
 os.environ.setdefault("GRPC_VERBOSITY", "")

@@ -20,8 +20,9 @@ import torch
 pytest.importorskip("flwr")
 
 from flowerbed import Bed, flowerbed
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg as TheirFedAvg
 from postbox import record, reply
 from runs import Books
 
@@ -145,6 +146,70 @@ def test_a_result_as_flowers_own_strategies_give_it(bed: Bed) -> None:
     assert result.evaluate_metrics_clientapp == {}
 
 
+def learning(number: int, num_examples: int) -> ClientApp:
+    """A node whose results nobody can tell from another's by chance."""
+    made = ClientApp()
+
+    @made.train()
+    def train(message: Message, _context: Any) -> Message:
+        rng, sent = np.random.default_rng(number), message.content["arrays"]
+        arrays = {
+            name: array.numpy() * 0.9 + rng.normal(size=array.shape)
+            if array.dtype.startswith("float")
+            else array.numpy()
+            for name, array in sent.items()
+        }
+        made = {n: Array(np.asarray(v, sent[n].dtype)) for n, v in arrays.items()}
+        told = {
+            "num-examples": num_examples,
+            "train_loss": 0.1 * number,
+            "each": [1.0, float(number)],
+        }
+        content = {"arrays": ArrayRecord(made), "metrics": MetricRecord(told)}
+        return Message(RecordDict(content), reply_to=message)
+
+    return made
+
+
+def test_rounds_are_flowers_own() -> None:
+    """FedAvg by them and by us: the same arrays, metrics and questions, round by round."""
+    initial = record(
+        **{name: array for name, array in START.items() if array.dtype.kind == "f"},
+        double=np.linspace(0, 1, 3),
+        none=np.zeros((0, 2), np.float32),
+        one=np.array(1.5, np.float32),
+    )
+    results, asked = list[Any](), list[dict[int, float]]()
+    for strategy in (TheirFedAvg(fraction_evaluate=0.0), FedAvg(3)):
+        questions: dict[int, float] = {}
+
+        def evaluate(version: int, arrays: ArrayRecord, to: Any = questions) -> MetricRecord:
+            assert version not in to  # once each
+            to[version] = float(arrays["layer.weight"].numpy().sum())
+            return MetricRecord({"sum": to[version]})
+
+        with flowerbed(*[learning(number, 10 * number) for number in (1, 2, 3)]) as bed:
+            results.append(strategy.start(bed.grid, initial, num_rounds=3, evaluate_fn=evaluate))
+        asked.append(questions)
+    theirs, ours = results
+    assert type(theirs) is type(ours)
+    assert [*theirs.arrays] == [*ours.arrays]
+    for name, array in theirs.arrays.items():
+        assert (array.dtype, array.shape) == (ours.arrays[name].dtype, ours.arrays[name].shape)
+        np.testing.assert_allclose(array.numpy(), ours.arrays[name].numpy(), rtol=1e-5)
+    assert [*asked[0]] == [0, 1, 2, 3]
+    assert {0, 3} <= asked[1].keys() <= {0, 1, 2, 3}  # on a busy machine one may be left out
+    assert asked[1] == pytest.approx({version: asked[0][version] for version in asked[1]}, rel=1e-5)
+    assert {v: m["sum"] for v, m in ours.evaluate_metrics_serverapp.items()} == asked[1]
+    expected, found = plain(theirs.train_metrics_clientapp), plain(ours.train_metrics_clientapp)
+    assert [*expected] == [*found] == [1, 2, 3]
+    for version, metrics in expected.items():
+        assert [*metrics] == [*found[version]]
+        for name, value in metrics.items():
+            assert found[version][name] == pytest.approx(value)
+    assert theirs.evaluate_metrics_clientapp == ours.evaluate_metrics_clientapp == {}
+
+
 def test_train_metrics_are_weighted() -> None:
     with flowerbed(
         app(**{"num-examples": 10, "acc": 0.2}), app(**{"num-examples": 30, "acc": 0.6})
@@ -164,6 +229,17 @@ def test_metrics_can_be_put_together_by_the_app(bed: Bed) -> None:
     result = start(strategy, bed, 2)
     assert plain(result.train_metrics_clientapp) == {1: {"num": 3}, 2: {"num": 3}}
     assert plain(result.evaluate_metrics_clientapp) == {2: {"num": 3}}
+
+
+def test_an_app_may_have_nothing_to_put_together(bed: Bed) -> None:
+    def nothing(_contents: list[Any], _key: str) -> None:
+        return None
+
+    strategy: Any = FedAvg(
+        3, train_metrics_aggr_fn=nothing, evaluate_metrics_aggr_fn=nothing, fraction_evaluate=1.0
+    )
+    result = start(strategy, bed, 2)  # as Flower's own: there is no entry
+    assert (result.train_metrics_clientapp, result.evaluate_metrics_clientapp) == ({}, {})
 
 
 def test_nodes_evaluate_the_last_version_if_asked() -> None:
@@ -197,6 +273,27 @@ def test_evaluate_fn_may_have_nothing_to_say(bed: Bed) -> None:
     assert result.evaluate_metrics_serverapp == {}
 
 
+def test_how_often_is_evaluated_can_be_said(bed: Bed) -> None:
+    asked: list[int] = []
+
+    def evaluate(version: int, arrays: ArrayRecord) -> MetricRecord:
+        asked.append(version)
+        return bias(version, arrays)
+
+    start(Pisces(2, schedule=pisces.Schedule(every_versions=100)), bed, 5, evaluate_fn=evaluate)
+    assert asked == [0, 5]
+
+
+def test_trackers_and_progress_are_those_of_every_run(
+    bed: Bed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strategy = Pisces(2, out=tmp_path / "run", trackers=["csv"], progress=True)
+    start(strategy, bed, 3, evaluate_fn=bias)
+    assert [*(tmp_path / "run").glob("**/*.csv")]
+    said = capsys.readouterr()
+    assert "finished (versions)" in said.out + said.err
+
+
 def test_keys_are_the_apps_own() -> None:
     made = ClientApp()
 
@@ -206,12 +303,17 @@ def test_keys_are_the_apps_own() -> None:
         content = reply(message, arrays=message.content["model"], metrics={"n": 4, "l": 2.0})
         return Message(content, reply_to=message)
 
+    @made.evaluate()
+    def evaluate(message: Message, _context: Any) -> Message:
+        told = {"n": 4, "found": len([*message.content["model"]]), "num": len(message.content)}
+        assert [*message.content["settings"]] == ["server-round"]
+        return Message(RecordDict({"any": MetricRecord(told)}), reply_to=message)
+
+    keys: Any = {"arrayrecord_key": "model", "configrecord_key": "settings", "weighted_by_key": "n"}
     with flowerbed(made, made) as bed:
-        strategy = Pisces(
-            2, arrayrecord_key="model", configrecord_key="settings", weighted_by_key="n", loss="l"
-        )
-        result = start(strategy, bed, 2)
+        result = start(Pisces(2, loss="l", fraction_evaluate=1.0, **keys), bed, 2)
     assert plain(result.train_metrics_clientapp)[2] == {"l": 2.0}
+    assert plain(result.evaluate_metrics_clientapp) == {2: {"found": len(START), "num": 2}}
 
 
 # --- when it is over ------------------------------------------------------------------------------
@@ -291,8 +393,20 @@ def test_settings_and_policies_of_ones_own(bed: Bed, tmp_path: Path) -> None:
     assert [len(line["tasks"]) for line in made] == [3, 3]
     mine = pisces.protocol("fedbuff", 2, buffer_size=1)
     strategy = Strategy(2, protocol=mine)
-    for _ in range(2):  # what it remembers of one run is not the next one's
+    for _ in range(2):
         start(strategy, bed, 2)
+
+
+def test_what_policies_remember_of_one_run_is_not_the_next_ones(bed: Bed) -> None:
+    mine = pisces.protocol("fadas", 2)
+    before = dict(mine.aggregator.state().arrays)
+    start(Strategy(2, protocol=mine), bed, 3)
+    assert mine.aggregator.state().arrays.keys() == before.keys()
+
+
+def test_the_seed_is_the_runs(bed: Bed, tmp_path: Path) -> None:
+    start(Pisces(2, seed=7, out=tmp_path / "run"), bed, 1)
+    assert Run.open(tmp_path / "run").summary["seed"] == 7
 
 
 def test_plans_are_told(tmp_path: Path) -> None:
@@ -456,6 +570,28 @@ def test_a_server_app_that_goes_on_finds_nodes_gone(tmp_path: Path) -> None:
     assert any(line["kind"] == "left" for line in lines)
 
 
+@pytest.mark.parametrize("is_killed", [False, True])  # by a checkpoint, and by the journal alone
+def test_how_many_examples_nodes_have_is_known_to_who_goes_on(
+    tmp_path: Path, is_killed: bool
+) -> None:
+    out, clients = tmp_path / "run", [app(**{"num-examples": num}) for num in (30, 10)]
+
+    def joined() -> list[int]:
+        return [line["num_examples"] for line in Run.open(out).events() if line["kind"] == "joined"]
+
+    with flowerbed(*clients) as bed:
+        if is_killed:
+            with pytest.raises(Killed):
+                killed(bed, out, 8, raise_killed, checkpoints=Checkpoints(1e6))
+        else:
+            start(Pisces(2, out=out), bed, 8, evaluate_fn=bias)
+        before = joined()
+        assert {10, 30} <= {*before}
+        bed.grid = bed.new_run()
+        start(Pisces(2, out=out), bed, 30, evaluate_fn=bias)
+    assert joined() == before  # nobody had to be told of anew
+
+
 def test_a_node_keeps_its_number_across_server_apps(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with flowerbed(app(), app()) as bed:
@@ -485,6 +621,40 @@ def raising(_message: Message) -> Any:
     raise RuntimeError("no data here")
 
 
+def test_where_every_node_fails_the_run_is_over_also_when_it_goes_on(tmp_path: Path) -> None:
+    strategy = Pisces(2, out=tmp_path / "run", stop=Stop(time_s=20.0))
+    with flowerbed(failing(raising), failing(raising)) as bed:
+        for _ in range(2):  # whoever starts it again without mending anything
+            with pytest.raises(ConfigError, match="every node has failed 3 tasks and more"):
+                start(strategy, bed, 3)
+            bed.grid = bed.new_run()
+
+
+@pytest.mark.parametrize("every_s", [0.01, 1e6])  # by a checkpoint, and by the journal alone
+def test_nodes_that_answered_before_may_fail_for_a_while(tmp_path: Path, every_s: float) -> None:
+    does = {"fails": False}
+
+    def how(message: Message) -> Any:
+        if does["fails"]:
+            raise RuntimeError("for a while")
+        return reply(message, by=STEP, metrics=METRICS)
+
+    out = tmp_path / "run"
+    with flowerbed(failing(how), failing(how)) as bed:
+        with pytest.raises(Killed):
+            killed(bed, out, 4, raise_killed, checkpoints=Checkpoints(every_s))
+        at_first = len([x for x in Run.open(out).events() if x["kind"] == "aggregated"])
+        does["fails"], bed.grid = True, bed.new_run()
+        mended = threading.Timer(1.0, does.update, ({"fails": False},))
+        mended.start()
+        strategy = Pisces(2, out=out, stop=Stop(time_s=60.0))
+        start(strategy, bed, at_first + 8, evaluate_fn=bias)
+        mended.join()
+    assert reason(out) == "versions"
+    failed = [line for line in Run.open(out).events() if line["kind"] == "failed"]
+    assert len([line for line in failed if "for a while" in line["reason"]]) >= 2 * 3
+
+
 @pytest.mark.parametrize(
     ("how", "says"),
     [
@@ -507,6 +677,33 @@ def test_one_bad_node_does_not_keep_the_others(tmp_path: Path, how: Any, says: s
     assert any(says in reason for reason in failed), failed
     joined = {line["client"] for line in lines if line["kind"] == "joined"}
     assert joined == {0, 1, 2, 3}
+
+
+def test_a_run_of_which_nothing_can_be_used_ends_with_the_reason(tmp_path: Path) -> None:
+    """Rather than wait for ever, for nodes that would do better."""
+    bad = failing(lambda m: reply(m, by=math.nan, metrics=METRICS))
+    with flowerbed(bad, bad) as bed:
+        strategy = Pisces(2, out=tmp_path / "run", stop=Stop(time_s=60.0))
+        for _ in range(2):  # also where it goes on
+            with pytest.raises(ConfigError, match=r"every update .* by: update refused: weights"):
+                start(strategy, bed, 3)
+            bed.grid = bed.new_run()
+
+
+def test_whom_a_server_app_that_goes_on_trusts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    does = {"bad": False}
+
+    def how(message: Message) -> Any:
+        return reply(message, by=math.nan if does["bad"] else STEP, metrics=METRICS)
+
+    with flowerbed(app(), app(), failing(how)) as bed:
+        start(Pisces(3, out=tmp_path / "run"), bed, 6)
+        does["bad"], bed.grid = True, bed.new_run()
+        start(Pisces(3, out=tmp_path / "run"), bed, 60)
+    assert [said for said in caplog.messages if "is not asked any more: it has no" in said]
+    assert not [said for said in caplog.messages if "nobody is left who is trusted" in said]
 
 
 def test_late_nodes_are_not_waited_for(tmp_path: Path) -> None:
@@ -568,11 +765,30 @@ def test_a_run_that_flower_stopped_is_no_result(bed: Bed, tmp_path: Path) -> Non
         ({"min_train_nodes": 2}, "min_train_nodes: no option of Strategy: a run goes on"),
         ({"min_evaluate_nodes": 2}, "min_evaluate_nodes: no option of Strategy: at least one"),
         ({"stop": Stop(versions=3)}, "stop.versions: is what num_rounds says; leave it out"),
+        ({"train_metrics_aggr_fn": 3}, "train_metrics_aggr_fn: must be a function, not 3"),
+        ({"evaluate_metrics_aggr_fn": 3}, "evaluate_metrics_aggr_fn: must be a function, not 3"),
     ],
 )
 def test_a_strategy_that_cannot_be(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Strategy(**wrong)
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"concurency": 3}, "concurency: no option of FedBuff; did you mean concurrency?"),
+        ({"stops": Stop()}, "stops: no option of FedBuff; did you mean stop?"),
+        ({"buffer_size": 4}, "buffer_size: no option of FedBuff: settings of the protocol go "),
+        ({"protocol": "oort"}, "protocol: no option of FedBuff: is what the class is called"),
+    ],
+)
+def test_what_is_no_option_is_said_of_the_class_that_was_named(
+    wrong: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        FedBuff(**wrong)
     assert str(caught.value).startswith(says)
 
 
@@ -599,6 +815,15 @@ def test_a_strategy_that_cannot_be(wrong: dict[str, Any], says: str) -> None:
         ({"buffers": ["nothing"]}, {}, "buffers: 'nothing' is none of what is averaged"),
         ({"stop": Stop(target=0.9)}, {}, "stop: target and patience are about 'accuracy' as "),
         ({"stop": Stop(patience=3)}, {}, "stop: target and patience are about 'accuracy' as "),
+        ({"stop": Stop(metric="f1")}, {}, "stop: target and patience are about 'f1' as evaluate"),
+        (
+            {"stop": Stop(metric="f1")},
+            {"evaluate_fn": bias},
+            "stop.metric: must be one of what evaluate_fn tells of version 0 (accuracy, v), not",
+        ),
+        ({"limits": 3}, {}, "limits: must be a pisces.Limits, not 3"),
+        ({"schedule": 60}, {}, "schedule: must be a pisces.Schedule, not 60"),
+        ({"checkpoints": 5}, {}, "checkpoints: must be a pisces.Checkpoints, not 5"),
         (
             {"stop": Stop(target=0.9, metric="f1")},
             {"evaluate_fn": bias},

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +25,7 @@ import pytest
 import torch
 from federation_processes import free_port
 from forking import PATIENCE_S, becomes
+from telling import TOLD
 
 import pisces.flower
 from pisces.errors import ConfigError
@@ -41,6 +42,7 @@ MAX_LINES = 100
 NUM_NODES = 8
 NUM_ROUNDS, NUM_VERSIONS = 7, 40  # more than the target takes
 TARGET = 0.75
+Tell = Callable[[str, object], None]
 
 
 def settings(**own: Any) -> dict[str, Any]:
@@ -57,12 +59,11 @@ def time_to_target(curve: Path, target: float = TARGET) -> float:
     return float(reached[0])
 
 
-def gain(folder: Path, setting: str, capsys: pytest.CaptureFixture[str]) -> float:
-    """How much sooner; printed."""
+def gain(folder: Path, setting: str, tell: Tell) -> float:
+    """How much sooner; printed at the end of all tests."""
     slow, quick = (time_to_target(folder / f"{name}.json") for name in ("fedavg", "pisces"))
     told = f"{slow:.1f} s with FedAvg, {quick:.1f} s with Pisces, {slow / quick:.1f}x"
-    with capsys.disabled():
-        print(f"\n{TARGET:.0%} accuracy, {setting}: {told}")  # noqa: T201
+    tell(TOLD, f"{TARGET:.0%} accuracy, {setting}: {told}")
     return slow / quick
 
 
@@ -194,13 +195,13 @@ def run_in_memory(server: str, curve: Path, num_rounds: int) -> None:
 
 
 def test_it_is_sooner_at_its_target(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Tell
 ) -> None:
     """Most likely five times; on a busy machine what is computed takes a larger share."""
     monkeypatch.syspath_prepend(APP)
     run_in_memory("fedavg", tmp_path / "fedavg.json", NUM_ROUNDS)
     run_in_memory("pisces", tmp_path / "pisces.json", NUM_VERSIONS)
-    assert gain(tmp_path, "8 nodes in one process, one slow", capsys) > 1.2
+    assert gain(tmp_path, "8 nodes in one process, one slow", record_property) > 1.2
 
 
 # --- with Flower's own processes ------------------------------------------------------------------
@@ -292,7 +293,7 @@ def copy_of_the_app(folder: Path) -> Path:
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
-def test_its_readme_literally(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_readme_literally(tmp_path: Path, record_property: Tell) -> None:
     """SuperLink, SuperNodes and `flwr run`, as they are typed."""
     project = copy_of_the_app(tmp_path)
     link, nodes, pisces, fedavg, ask = (text for kind, text in BLOCKS if not kind)
@@ -308,4 +309,4 @@ def test_its_readme_literally(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert hands.types(fedavg).wait(1800) == 0, hands.told()
         asked = hands.types(ask)
         assert asked.wait(PATIENCE_S) == 0, hands.told()
-        assert gain(tmp_path, "4 SuperNodes, one slow", capsys) > 1
+        assert gain(tmp_path, "4 SuperNodes, one slow", record_property) > 1

@@ -107,7 +107,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tracking": {"explain", "record", "tables"},
     "hosting": {"*"},
     "flower": {
-        *("clients.checks", "evaluate", "execute.flower.api", "grid", "policy", "stop"),
+        *("clients.checks", "evaluate", "execute.flower.api", "execute.flower.terms", "grid"),
+        *("policy", "stop"),
         *("record.checkpoint", "record.trackers.base"),
     },
     "grid": {"*"},

@@ -11,6 +11,7 @@ starts a process for every task, so importing this is quick: torch comes with `s
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import math
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pisces.record.checkpoint import Checkpoints
     from pisces.record.trackers.base import Tracker
 
-    Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
+    Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord | None]
     Evaluate: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
 
 __all__ = ["FedAsync", "FedAvg", "FedBuff", "Losses", "Oort", "Pisces", "Strategy"]
@@ -69,14 +70,20 @@ def in_words(cls: T) -> T:
     def checked(self: Any, *args: Any, **options: Any) -> None:
         for name in options:
             if name not in known:
-                where = "settings of the protocol go into settings={...}"
-                raise ConfigError(
-                    f"{name}: no option of {cls.__name__}: {ELSEWHERE.get(name, where)}"
-                )
+                hint = _hint(name, known)
+                raise ConfigError(f"{name}: no option of {type(self).__name__}{hint}")
         init(self, *args, **options)
 
     cls.__init__ = checked  # type: ignore[misc]
     return cls
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    """Where what was probably meant is to be said."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    if close and name not in ELSEWHERE:
+        return f"; did you mean {close[0]}?"
+    return f": {ELSEWHERE.get(name, 'settings of the protocol go into settings={...}')}"
 
 
 @in_words
@@ -147,6 +154,10 @@ class Options:
             key = getattr(self, name)
             if not (isinstance(key, str) and key) and (name, key) != ("loss", None):
                 raise ConfigError(f"{name}: must be the name of a record or metric, not {key!r}")
+        for name in ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"):
+            combine = getattr(self, name)
+            if combine is not None and not callable(combine):
+                raise ConfigError(f"{name}: must be a function, not {combine!r}")
         if self.out is not None and not Path(self.out).is_absolute():
             raise ConfigError(
                 f"out: must be a whole path, such as /srv/runs/digits, not {str(self.out)!r}: a "
@@ -171,7 +182,8 @@ class Options:
         `timeout` is the time one node has for one task; nobody else waits for it. `evaluate_fn` is
         asked in a thread beside the run, for version 0 before it.
         """
-        from pisces.grid import Terms, start
+        from pisces.execute.flower.terms import Terms
+        from pisces.grid import start
 
         terms = Terms(num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
         return start(self, grid, initial_arrays, terms)

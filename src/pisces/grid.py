@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import safetensors
 import safetensors.torch
@@ -21,13 +19,14 @@ from pisces.clients.checks import Limits
 from pisces.errors import ConfigError, FinishedError, RunError, Terminated
 from pisces.evaluate import Schedule
 from pisces.execute.base import Executor
-from pisces.execute.flower.api import ArrayRecord, ConfigRecord, Grid, MetricRecord, Result
+from pisces.execute.flower.api import ArrayRecord, Grid, MetricRecord, Result
 from pisces.execute.flower.arrays import Arrays
 from pisces.execute.flower.evaluation import evaluated
 from pisces.execute.flower.letters import Letters
 from pisces.execute.flower.replies import Metrics
 from pisces.execute.flower.results import Collected, Doubts, Hook, combined, result_of
 from pisces.execute.flower.sizes import Sizes
+from pisces.execute.flower.terms import Terms, config_of
 from pisces.federation import MOST_CLIENTS, Federation, Yardstick
 from pisces.flower import Options
 from pisces.record.checkpoint import Checkpoints
@@ -38,42 +37,16 @@ from pisces.seeds import generator
 from pisces.stop import Stop
 from pisces.types import Weights
 
-if TYPE_CHECKING:
-    from pisces.flower import Evaluate
-
 log = logging.getLogger("pisces")
 
 BY_WHOM = "nodes of a Flower federation"
 INITIAL = "initial.safetensors"  # what a run began with
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Terms:
-    """What `start` is given beside the model, as Flower's own takes it."""
-
-    num_rounds: int
-    timeout: float
-    train_config: ConfigRecord | None
-    evaluate_config: ConfigRecord | None
-    evaluate_fn: Evaluate | None
-
-    def __post_init__(self) -> None:
-        if type(self.num_rounds) is not int or self.num_rounds < 1:
-            raise ConfigError(
-                f"num_rounds: must be a whole number of at least 1, not {self.num_rounds!r}"
-            )
-        if not isinstance(self.timeout, int | float) or not 0 < self.timeout < math.inf:
-            raise ConfigError(
-                f"timeout: must be a number of seconds greater than 0, not {self.timeout!r}: it is "
-                "how long one node may take for one task"
-            )
-        if self.evaluate_fn is not None and not callable(self.evaluate_fn):
-            raise ConfigError(f"evaluate_fn: must be a function, not {self.evaluate_fn!r}")
-
-
 def start(strategy: Options, grid: Grid, initial: ArrayRecord, terms: Terms) -> Result:
     """Run it to its end; see `Strategy.start`."""
     with _spoken(), _told_to_flower():
+        _check_kinds(strategy)
         arrays, weights = Arrays.of(initial, strategy.buffers)
         weights = _begun_with(strategy.out, weights)
         fn = terms.evaluate_fn
@@ -83,6 +56,15 @@ def start(strategy: Options, grid: Grid, initial: ArrayRecord, terms: Terms) -> 
         last = arrays.record(ran.weights)
         at_last = bed.evaluated(last, ran.summary["versions"])
         return result_of(last, bed.collected, hook, at_last)
+
+
+def _check_kinds(strategy: Options) -> None:
+    """Of what a strategy cannot know without torch."""
+    kinds = {"schedule": Schedule, "checkpoints": Checkpoints, "limits": Limits}
+    for name, kind in kinds.items():
+        given = getattr(strategy, name)
+        if not isinstance(given, kind | None):
+            raise ConfigError(f"{name}: must be a pisces.{kind.__name__}, not {given!r}")
 
 
 def _begun_with(out: str | Path | None, weights: Weights) -> Weights:
@@ -123,7 +105,7 @@ def _federation(strategy: Options, weights: Weights, terms: Terms, hook: Hook | 
 
 def _check_stop(stop: Stop, hook: Hook | None) -> None:
     """In the words of this room: whom to ask is said elsewhere by other names."""
-    if stop.target is None and stop.patience is None:
+    if stop.target is None and stop.patience is None and stop.metric == Stop().metric:
         return
     if hook is None:
         raise ConfigError(
@@ -144,14 +126,6 @@ def _named(stop: Stop, hook: Hook | None) -> Stop:
     return replace(stop, metric=hook.names[0])
 
 
-def _config(name: str, given: ConfigRecord | None) -> dict[str, Any]:
-    """The app's own settings, which every message must be able to hold."""
-    try:
-        return dict(ConfigRecord(dict(given or {})))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name}: must be a ConfigRecord, not {given!r}: {error}") from error
-
-
 class _Bed:
     """Where a run grows: a grid, and what is said over it."""
 
@@ -160,15 +134,17 @@ class _Bed:
     ) -> None:
         self._its, self._grid, self._arrays, self._terms = strategy, grid, arrays, terms
         keys = strategy.arrayrecord_key, strategy.configrecord_key
-        self._letters = Letters(*keys, _config("train_config", terms.train_config))
-        self._last_letters = Letters(*keys, _config("evaluate_config", terms.evaluate_config))
+        self._letters = Letters(*keys, config_of("train_config", terms.train_config))
+        self._last_letters = Letters(*keys, config_of("evaluate_config", terms.evaluate_config))
         self._hook = hook
         self._sizes = Sizes()
+        self._doubts = Doubts()
         self.collected = Collected(strategy.weighted_by_key, strategy.train_metrics_aggr_fn)
 
     def run(self, federation: Federation) -> Ran:
         """To its end; in a folder that is there already it goes on."""
         its = self._its
+        self._sizes = Sizes(federation.limits.max_examples)
         name = its.protocol if isinstance(its.protocol, str) else "my policies"
         made = {
             "concurrency": its.concurrency,
@@ -185,7 +161,10 @@ class _Bed:
                 out=its.out,
                 about=made_here(name, its.seed, "Flower", made),
                 listener=Tee(
-                    self.collected, Doubts(), *([] if self._hook is None else [self._hook])
+                    self.collected,
+                    self._doubts,
+                    self._sizes,
+                    *([] if self._hook is None else [self._hook]),
                 ),
                 checkpoints=None if its.out is None else its.checkpoints or Checkpoints(),
                 resume=its.out is not None,
@@ -197,10 +176,9 @@ class _Bed:
         except FinishedError as error:
             raise FinishedError(
                 f"{error} or num_rounds, or take another out to begin anew"
-            ) from error
+            ) from None  # else Flower shows both
 
     def _opens(self, limits: Limits, folder: Path | None) -> Executor:
-        self._sizes = Sizes(limits.max_examples)
         return build.flower(
             self._grid,
             self._arrays,
@@ -215,6 +193,7 @@ class _Bed:
 
     def _recall(self, line: Line) -> None:
         """What a ServerApp before this one wrote down, when it goes on."""
+        self._doubts.recall(line)
         match line:
             case {"kind": "arrived", "client": int(client), "num_examples": int(num)}:
                 self._sizes.hear(client, num)
@@ -251,7 +230,8 @@ class _Bed:
         )
         try:
             combine = its.evaluate_metrics_aggr_fn
-            return {version: combined(told, its.weighted_by_key, combine)} if told else {}
+            said = combined(told, its.weighted_by_key, combine) if told else None
+            return {} if said is None else {version: said}
         except Exception:  # the run is over, and its model safe
             log.exception("what nodes say of the last version could not be combined")
             return {}

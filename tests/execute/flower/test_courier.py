@@ -7,6 +7,7 @@ import threading
 import time
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -228,6 +229,22 @@ def test_where_no_reply_can_be_read_it_is_not_the_nodes_fault() -> None:
     assert not [said for said in desk.said if isinstance(said, Failed)]
 
 
+def test_one_that_cannot_be_read_because_flower_is_out_of_reach_is_nobodys_fault() -> None:
+    class Lost(Postbox):
+        def get_node_ids(self) -> list[int]:
+            if self.sent:
+                raise ConnectionError("no SuperLink")
+            return [A]
+
+    desk = Desk()
+    desk.courier._grid = desk.grid = Lost()
+    desk.given(0)
+    desk.grid.pull_messages = Mock(side_effect=OSError("no reply"))  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError, match="no SuperLink"):
+        desk.turn(0.1)
+    assert desk.said == []
+
+
 # --- errors of Flower's ---------------------------------------------------------------------------
 
 
@@ -290,6 +307,35 @@ def test_who_was_too_late_is_left_alone_for_longer_each_time(code: int) -> None:
     desk.grid.fail(code)
     desk.turn(1.0)
     assert desk.turn(REST_S) == [Joined(0.0, 0, 10)]  # one answer, and all is forgotten
+
+
+def test_who_is_too_late_again_and_again_is_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    # Else a run whose timeout nobody can keep would say nothing, for ever.
+    desk = Desk(A)
+    desk.turn()
+    for number in range(11):
+        desk.courier.give(task(number, 0))
+        if number == 9:
+            desk.courier.expire(number, 0, number + 1)  # the loop's clock was first
+        else:
+            desk.grid.fail(3, f"no\nanswer {number}")
+            desk.turn(1.0)
+        desk.turn(3600.0)
+    why = {1: "no\\nanswer 0 (Flower's error 3)", 3: "no\\nanswer 2 (Flower's error 3)"}
+    assert caplog.messages == [
+        f"client 0 (node 111): too late {num} in a row, the last by: "
+        f"{why.get(num, 'its deadline passed')}; is the timeout too short for it?"
+        for num in (1, 3, 10)
+    ]
+    caplog.clear()
+    desk.courier.give(task(20, 0))
+    desk.grid.answer()
+    desk.turn(1.0)
+    desk.courier.give(task(21, 0))
+    desk.grid.fail(3)
+    desk.turn(1.0)
+    [said] = caplog.messages  # in a row
+    assert said.startswith("client 0 (node 111): too late 1 in a row")
 
 
 def test_reasons_of_any_length_are_cut() -> None:
@@ -358,6 +404,18 @@ def test_where_every_node_fails_from_the_start_the_run_is_over() -> None:
     desk.grid.fail(2, "no data")
     with pytest.raises(ConfigError, match=r"every node has failed 3 .* by: no data .*; mend the"):
         desk.turn(1.0)
+
+
+def test_a_node_that_was_never_asked_is_a_hope() -> None:
+    desk = Desk(A, B)
+    desk.turn()
+    for number in range(5):
+        desk.courier.give(task(number, 0))
+        desk.grid.fail(2, "no data")
+        desk.turn(1.0)
+    desk.courier.give(task(5, 1))
+    desk.grid.answer()
+    assert any(isinstance(said, Told) for said in desk.turn(1.0))
 
 
 # --- deadlines ------------------------------------------------------------------------------------
@@ -453,6 +511,16 @@ def test_a_node_that_told_its_size_comes_back_with_it() -> None:
     assert desk.turn(LOOK_S)[0] == Joined(0.0, 2, 50)  # as many as the usual one
     desk.grid.nodes = [A, C]
     assert desk.turn(LOOK_S) == [Joined(0.0, 0, 50)]
+
+
+def test_a_better_guess_of_its_size_brings_nobody_back() -> None:
+    desk = Desk(A, B)
+    desk.turn()
+    desk.grid.nodes = [A]
+    assert desk.turn(LOOK_S) == [Left(0.0, 1, "its node is gone")]
+    desk.courier.give(task(0, 0))
+    desk.grid.answer()
+    assert [said.client for said in desk.turn(0.1)] == [0, 0]  # its size, and its result
 
 
 def test_goes_on_for_another_process() -> None:

@@ -19,9 +19,10 @@ from postbox import Postbox, record
 
 from pisces.execute.flower import courier as courier_module
 from pisces.execute.flower.arrays import Arrays
+from pisces.execute.flower.courier import Told
 from pisces.execute.flower.executor import FlowerExecutor
-from pisces.execute.inbox import Broken, Landed
-from pisces.types import Arrived, Event, Joined, Plan, Task, Weights
+from pisces.execute.inbox import Broken
+from pisces.types import Arrived, Event, Joined, Plan, Report, Task, Weights
 
 ARRAYS, WEIGHTS = Arrays.of(record(w=[1.0, 2.0]), None)
 
@@ -100,8 +101,10 @@ def test_metrics_are_told_of_results_that_the_loop_hears_of_and_no_others() -> N
         heard(executor, Arrived)
         [(number, metrics)] = told
         assert (number, metrics["num-examples"]) == (3, 10)
-        late = Landed(99, 0, WEIGHTS.flat.numpy(), None)  # type: ignore[arg-type]
-        executor._inbox.put(late)
+        for late in (3, 99):  # once more, and one that nobody knows
+            executor._inbox.put(
+                Told(late, 0, WEIGHTS.flat.numpy(), Report(10), MetricRecord({"num-examples": 10}))
+            )
         executor.wait(executor.now + 0.1)
         assert len(told) == 1
     finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from flwr.supercore.task_identity import TaskIdentity
 from postbox import Postbox, record
 
@@ -29,6 +32,8 @@ from pisces.types import (
     Ignored,
     Joined,
     Left,
+    Report,
+    Update,
     Weights,
 )
 
@@ -46,8 +51,29 @@ def test_the_mean_is_weighted_and_over_those_that_tell() -> None:
         content(num_examples=10, loss=1.0, acc=0.5),
         content(num_examples=30, loss=2.0, curve=[1.0, 2.0]),
     ]
-    # (10 * 1 + 30 * 2) / 40 = 1.75; only one tells acc; lists have no mean
-    assert dict(mean(told, "num-examples")) == {"loss": 1.75, "acc": 0.5}
+    # (10 * 1 + 30 * 2) / 40 = 1.75; only one tells acc, and only one a curve
+    assert dict(mean(told, "num-examples")) == {"loss": 1.75, "acc": 0.5, "curve": [1.0, 2.0]}
+
+
+def test_the_mean_is_flowers_own() -> None:
+    told = [
+        content(num_examples=10, loss=1.0, hits=3, curve=[1.0, 2.0], none=[]),
+        content(num_examples=30, loss=2.0, hits=5, curve=[3.0, 6.0], none=[]),
+    ]
+    theirs = aggregate_metricrecords(told, "num-examples")
+    # (10 * 1 + 30 * 3) / 40 and (10 * 2 + 30 * 6) / 40
+    assert dict(theirs) == {"loss": 1.75, "hits": 4.5, "curve": [2.5, 5.0], "none": []}
+    assert dict(mean(told, "num-examples")) == dict(theirs)
+
+
+def test_what_has_no_mean_is_left_out() -> None:
+    # Flower ends the run by any of these; one node's metrics are no reason to.
+    told = [
+        content(num_examples=10, curve=[1.0, 2.0], kind=1.0, huge=10**400, also=[10**400]),
+        content(num_examples=30, curve=[3.0], kind=[1.0], huge=1.0, also=[1.0]),
+    ]
+    assert dict(mean(told, "num-examples")) == {}
+    assert dict(mean([content(num_examples=10**400, loss=1.0)], "num-examples")) == {}
 
 
 def aggregated(version: int, *tasks: int) -> Aggregated:
@@ -222,7 +248,9 @@ def test_nobody_is_there_to_evaluate() -> None:
     ],
 )
 def test_what_some_cannot_tell_others_do(bad: dict[str, Any] | None) -> None:
+    began = time.monotonic()
     assert asked(Answering(bad, GOOD)) == [GOOD]
+    assert time.monotonic() - began < 30.0  # of the 60 there are: nobody was waited for
 
 
 def test_who_says_nothing_is_waited_for_as_long_as_said() -> None:
@@ -236,12 +264,21 @@ def test_whatever_goes_wrong_there_is_a_result(caplog: pytest.LogCaptureFixture)
     assert "could not be evaluated by nodes" in caplog.messages[-1]
 
 
+# --- whom the server trusts -----------------------------------------------------------------------
+
+
+def update(client: int) -> Update:
+    report = Report(10, 1.0)
+    return Update(0, client, 0, WEIGHTS, WEIGHTS, report, arrived_at=1.0, latency_s=1.0)
+
+
 def test_it_is_said_whose_updates_are_refused_and_who_is_not_asked_any_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     doubts = Doubts()
     for client in (0, 1):
         doubts.record(Joined(0.0, client, 10))
+    doubts.record(update(0))
     for _ in range(3):
         doubts.record(Failed(1.0, 1, "update refused: loss 4e9", 7))
         doubts.record(Failed(1.0, 0, "it raised", 8))  # the courier says that
@@ -251,5 +288,35 @@ def test_it_is_said_whose_updates_are_refused_and_who_is_not_asked_any_more(
         "client 1 is not asked any more: it has no credit left",
     ]
     caplog.clear()
+    doubts.record(Joined(2.5, 1, 20))  # it is there as before, and is not asked as before
     doubts.record(Distrusted(3.0, 0))
     assert caplog.messages[1].startswith("nobody is left who is trusted: mend the ClientApp")
+
+
+def test_where_nothing_could_ever_be_used_and_nobody_is_trusted_the_run_is_over() -> None:
+    doubts = Doubts()
+    for client in (0, 1):
+        doubts.record(Joined(0.0, client, 10))
+        doubts.record(Failed(1.0, client, "update refused: weights that are not finite", client))
+    doubts.record(Distrusted(2.0, 1))
+    with pytest.raises(
+        ConfigError,
+        match=r"every update .* refused, the last by: .* not finite; mend the ClientApp",
+    ):
+        doubts.record(Distrusted(2.0, 0))
+
+
+@pytest.mark.parametrize(("kind", "is_over"), [("arrived", False), ("failed", True)])
+def test_who_was_there_before_a_run_went_on_is_trusted(
+    kind: str, is_over: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    doubts = Doubts()
+    for client in range(3):
+        doubts.recall({"kind": "joined", "at": 0.0, "client": client, "num_examples": 10})
+    doubts.recall({"kind": kind, "at": 1.0, "client": 2, "task": 0})
+    doubts.recall({"kind": "distrusted", "at": 1.0, "client": 2})
+    doubts.record(Distrusted(2.0, 1))
+    assert caplog.messages == ["client 1 is not asked any more: it has no credit left"]
+    with pytest.raises(ConfigError) if is_over else nullcontext():
+        doubts.record(Distrusted(2.0, 0))
+    assert is_over or "nobody is left who is trusted" in caplog.messages[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("flwr")
 from flower_laws import assert_sound
 from flower_processes import Federation, Run, flower
 from forking import becomes
+from telling import TOLD
 
 pytestmark = pytest.mark.long
 
@@ -45,7 +47,7 @@ def test_a_node_comes_late(tmp_path: Path) -> None:
 
 
 def test_a_node_is_killed_and_comes_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Nobody hears of it, but its heartbeat stops; it is the same client when it is back."""
     with flower(tmp_path) as federation:
@@ -74,8 +76,7 @@ def test_a_node_is_killed_and_comes_back(
         finish(run)
         names = (run.folder / "clients.jsonl").read_text().splitlines()
         assert sum("name" in json.loads(line) for line in names) == 2
-    with capsys.disabled():
-        print(f"\nlet in again after {back_s:.0f} s, refused {len(refused)} times")  # noqa: T201
+    record_property(TOLD, f"let in again after {back_s:.0f} s, refused {len(refused)} times")
 
 
 def come_back(federation: Federation, number: int) -> list[str]:

@@ -17,8 +17,8 @@ log = logging.getLogger("pisces")
 AT = 0.0  # of what is told: the loop knows when
 REST_S = 30.0  # for a node that Flower takes no message for, and at least for one that was too late
 LONGEST_REST_S = 3600.0
-WORTH_A_WORD = {1, 3, 10, 30, 100, 300, 1000}  # tasks of a node that failed in a row
-MANY = 3  # of them: it is left alone for a while
+WORTH_A_WORD = {1, 3, 10, 30, 100, 300, 1000}  # tasks of a node that failed or were late in a row
+MANY = 3  # that failed: it is left alone for a while
 
 
 class Nodes:
@@ -38,7 +38,7 @@ class Nodes:
         self._num_late: Counter[int] = Counter()  # in a row
         self._num_failed: Counter[int] = Counter()  # in a row
         self._is_full = False  # and that was said
-        self._has_answered = False  # anybody, ever
+        self._has_answered = False  # anybody, be it nonsense
         self._num_listed = -1  # as was said last
 
     def node_of(self, client: int) -> int:
@@ -67,9 +67,8 @@ class Nodes:
             return None
 
     def take_over(self, present: Iterable[int]) -> None:
-        """Those another process had, which has had answers, too."""
+        """Those another process had."""
         self._present.update(present)
-        self._has_answered = True
 
     # --- what comes of tasks ----------------------------------------------------------------------
 
@@ -88,12 +87,14 @@ class Nodes:
         self._check_hope(reason)
 
     def _count(self, client: int, reason: str) -> None:
-        """Now and then a failure is worth a word."""
         self._num_failed[client] += 1
-        num = self._num_failed[client]
+        self._warn(client, "failed", self._num_failed[client], reason)
+
+    def _warn(self, client: int, what: str, num: int, reason: str) -> None:
+        """Now and then that is worth a word."""
         if num in WORTH_A_WORD:
-            told = (client, self.node_of(client), num, reason)
-            log.warning("client %d (node %d): failed %d in a row, the last by: %s", *told)
+            told = (client, self.node_of(client), what, num, reason)
+            log.warning("client %d (node %d): %s %d in a row, the last by: %s", *told)
 
     def rest_after_failing(self, client: int) -> None:
         """One that fails again and again is left alone, each time for longer."""
@@ -105,7 +106,9 @@ class Nodes:
     def _check_hope(self, reason: str) -> None:
         """Where no node ever did a task, and each has failed often, none ever will."""
         tried = self._num_failed.values()
-        if self._has_answered or len(tried) < max(self._num_listed, 1) or min(tried) < MANY:
+        if self._has_answered or self._sizes.is_anything_told:  # also to another process
+            return
+        if len(tried) < max(self._num_listed, 1) or min(tried) < MANY:
             return
         raise ConfigError(
             f"every node has failed {MANY} tasks and more, and none has done one, the last by: "
@@ -125,6 +128,8 @@ class Nodes:
         """
         self._rest(client, min(REST_S * 2 ** self._num_late[client], LONGEST_REST_S))
         self._num_late[client] += 1
+        why = f"{reason}; is the timeout too short for it?"
+        self._warn(client, "too late", self._num_late[client], why)
         self.vanish(client, reason)
 
     def expired(self, client: int, num_joins: int, *, is_waited_for: bool) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from reprlib import repr as shortened
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from pisces.errors import ConfigError
 from pisces.execute.flower.api import ArrayRecord, MetricRecord, RecordDict, Result
 from pisces.execute.flower.arrays import Arrays
-from pisces.record.lines import TAKEN
+from pisces.record.lines import TAKEN, Line
 from pisces.types import (
     Aggregated,
     Distrusted,
@@ -20,6 +22,7 @@ from pisces.types import (
     Failed,
     Ignored,
     Joined,
+    Update,
     Weights,
 )
 
@@ -27,7 +30,7 @@ log = logging.getLogger("pisces")
 
 REFUSED = "update refused"  # as the client manager says
 
-Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
+Combine: TypeAlias = Callable[[list[RecordDict], str], MetricRecord | None]
 Evaluate: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
@@ -48,10 +51,9 @@ class Collected:
         match entry:
             case Aggregated():
                 told = self._taken(entry.task_ids)
-                if told:
-                    self.by_version[entry.version] = combined(
-                        told, self._weighted_by, self._combine
-                    )
+                said = combined(told, self._weighted_by, self._combine) if told else None
+                if said is not None:
+                    self.by_version[entry.version] = said
             case Dropped() | Failed() | Ignored() if entry.task_id is not None:
                 self._told.pop(entry.task_id, None)
 
@@ -65,51 +67,86 @@ class Collected:
 
 def combined(
     records: Sequence[MetricRecord], weighted_by: str, combine: Combine | None
-) -> MetricRecord:
-    """Of several, one: as the app says, or their mean."""
+) -> MetricRecord | None:
+    """Of several, one: as the app says, which may be nothing, or their mean."""
     return (combine or mean)([RecordDict({"metrics": r}) for r in records], weighted_by)
 
 
 def mean(contents: list[RecordDict], weighted_by: str) -> MetricRecord:
-    """The mean of each metric over those that tell it, by number of examples."""
-    records = [next(iter(content.metric_records.values())) for content in contents]
-    sums: dict[str, list[float]] = {}
-    for record in records:
-        size = record[weighted_by]
+    """The mean of each metric over those that tell it, by number of examples, as Flower has it.
+
+    What has none is left out (lists of other lengths, numbers beyond all floats): one node may tell
+    anything, which is no reason to end a run.
+    """
+    told: dict[str, list[tuple[Any, Any]]] = {}
+    for content in contents:
+        record = next(iter(content.metric_records.values()))
         for name, value in record.items():
-            if name != weighted_by and not isinstance(value, list) and not isinstance(size, list):
-                total = sums.setdefault(name, [0.0, 0.0])
-                total[0] += size * value
-                total[1] += size
-    return MetricRecord({name: total / size for name, (total, size) in sums.items() if size})
+            if name != weighted_by:
+                told.setdefault(name, []).append((record[weighted_by], value))
+    means = {name: _mean(*zip(*parts, strict=True)) for name, parts in told.items()}
+    return MetricRecord({name: value for name, value in means.items() if value is not None})
+
+
+def _mean(sizes: Sequence[Any], values: Sequence[Any]) -> Any:
+    try:
+        shares = np.array(sizes, np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinities are the nodes' own
+            return np.tensordot(shares / shares.sum(), np.array(values, np.float64), 1).tolist()
+    except (OverflowError, ValueError):
+        return None
 
 
 class Doubts:
     """A recorder that says whose updates are refused, and who is not asked any more."""
 
     def __init__(self) -> None:
-        self._refused: set[int] = set()  # and that was said
-        self._trusted: set[int] = set()
+        self._refused: dict[int, str] = {}  # and that was said: why at first
+        self._known: set[int] = set()
+        self._distrusted: set[int] = set()
+        self._has_used = False  # anything, ever
 
     def record(self, entry: Entry) -> None:
         """Follow whom the server trusts."""
         match entry:
             case Joined():
-                self._trusted.add(entry.client)
+                self._known.add(entry.client)
+            case Update():
+                self._has_used = True
             case Failed() if entry.reason.startswith(REFUSED) and entry.client not in self._refused:
-                self._refused.add(entry.client)
+                self._refused[entry.client] = entry.reason
                 log.warning("client %d: %s", entry.client, entry.reason)
             case Distrusted():
-                self._trusted.discard(entry.client)
+                self._distrusted.add(entry.client)
                 log.warning("client %d is not asked any more: it has no credit left", entry.client)
-                if not self._trusted:
-                    log.error(
-                        "nobody is left who is trusted: mend the ClientApp, or raise limits=Limits("
-                        "...) if what it tells is right, and begin anew"
-                    )
+                if self._known <= self._distrusted:
+                    self._say_that_nobody_is_left(entry.client)
+
+    def recall(self, line: Line) -> None:
+        """What a ServerApp before this one wrote down."""
+        match line:
+            case {"kind": "joined", "client": int(client)}:
+                self._known.add(client)
+            case {"kind": "distrusted", "client": int(client)}:
+                self._distrusted.add(client)
+            case {"kind": "arrived"}:
+                self._has_used = True
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _say_that_nobody_is_left(self, last: int) -> None:
+        """Others may come, and do better; where nothing was ever of use, that is no hope."""
+        if not self._has_used:
+            raise ConfigError(
+                f"every update of every node was refused, the last by: "
+                f"{self._refused.get(last, REFUSED)}; mend the ClientApp, or raise limits=Limits("
+                "...) if what it tells is right, and begin anew"
+            )
+        log.error(
+            "nobody is left who is trusted: mend the ClientApp, or raise limits=Limits(...) if "
+            "what it tells is right, and begin anew"
+        )
 
 
 class Hook:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from statistics import median_low
 
+from pisces.types import Entry, Update
+
 NOBODY_KNOWS = 1
 
 
@@ -19,6 +21,19 @@ class Sizes:
         self._told: dict[int, int] = {}
         self._guessed: dict[int, int] = {}
         self._usual: int | None = None  # of what was told so far, once somebody asked
+
+    @property
+    def is_anything_told(self) -> bool:
+        """Did anybody ever tell what could be?"""
+        return bool(self._told)
+
+    def record(self, entry: Entry) -> None:
+        """What a ServerApp before this one heard, as its journal has it; of others it is known."""
+        if isinstance(entry, Update) and entry.client not in self._told:
+            self.hear(entry.client, entry.report.num_examples)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def of(self, client: int) -> int:
         """What a client that appears has, as far as is known."""
