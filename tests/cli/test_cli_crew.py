@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pisces.cli.many import Crew, Job
+from pisces.cli.many import Crew, Job, Where
 from pisces.config import Config
 from pisces.errors import RunError
 from pisces.progress.standing import Standing
@@ -26,7 +26,7 @@ class Pool:
         self.jobs: list[Job] = []
         self.is_down = False
 
-    def submit(self, _function: object, job: Job, _num: int) -> Future[None]:
+    def submit_run(self, job: Job) -> Future[None]:
         self.jobs.append(job)
         future: Future[None] = Future()
         error = self.script.pop(0)
@@ -44,7 +44,7 @@ MakeCrew = Callable[..., tuple[Crew, list[Pool], list[Job]]]
 
 
 @pytest.fixture
-def make_crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeCrew:
+def make_crew(tmp_path: Path) -> MakeCrew:
     """A crew of one whose jobs end as scripted; also its pools and the jobs it said were done."""
 
     def make(
@@ -52,11 +52,11 @@ def make_crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeCrew:
     ) -> tuple[Crew, list[Pool], list[Job]]:
         pools: list[Pool] = []
         left = list(script)
-        monkeypatch.setattr(Crew, "_new_pool", lambda _: pools.append(Pool(left)) or pools[-1])
+        where = Where(1, lambda _num: pools.append(Pool(left)) or pools[-1])
         jobs = [Job(Config(), tmp_path / str(number)) for number in range(NUM_JOBS)]
         standings = [Standing("pisces", 1, StopAt()) for _ in jobs]
         done: list[Job] = []
-        crew = Crew(jobs, standings, 1, keep_going=keep_going, when_done=done.append)
+        crew = Crew(jobs, standings, where, keep_going=keep_going, when_done=done.append)
         return crew, pools, done
 
     return make

@@ -12,7 +12,7 @@ import typer
 from pisces import config
 from pisces.cli.console import Json, Quiet, stderr
 from pisces.cli.left import left_in
-from pisces.cli.many import Job, at_once, has_begun, jobs_of, run_all
+from pisces.cli.many import Job, has_begun, jobs_of, run_all
 from pisces.cli.options import (
     Changes,
     ConfigFile,
@@ -24,9 +24,10 @@ from pisces.cli.options import (
     tracked,
 )
 from pisces.cli.report import show_comparison
+from pisces.cli.spread import OnRay, made_where
 from pisces.config import Config
 from pisces.errors import ConfigError
-from pisces.progress.showing import manner_of
+from pisces.progress.showing import Manner, manner_of
 from pisces.record.reader import Run
 from pisces.report.compare import is_cut_short
 
@@ -54,6 +55,7 @@ def compare(
     jobs: Jobs = None,
     out: Out = None,
     track: Track = None,
+    ray: OnRay = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -69,6 +71,8 @@ def compare(
       pisces compare my.toml --set clients.concurrency=40 --target 0.9 --jobs 2
 
       pisces compare my.toml --protocols all --set clients.deadline_s=600
+
+      pisces compare my.toml --seeds 1-20 --ray auto
     """
     base = tracked(config.load(file, changes or []), track)
     goal = target if target is not None else base.stop.target
@@ -79,7 +83,8 @@ def compare(
     chosen = all_that_run(base) if protocols.strip() == "all" else names(protocols)
     todo = jobs_of(base, chosen, numbers(seeds), folder)
     with left_in(folder, todo) as left:
-        run_and_show(todo, left, goal, folder, num_workers=jobs, as_json=as_json, quiet=quiet)
+        manner = manner_of(quiet=quiet, as_json=as_json)
+        run_and_show(todo, left, goal, folder, jobs, manner, ray=ray, as_json=as_json)
 
 
 def all_that_run(base: Config) -> list[str]:
@@ -110,15 +115,17 @@ def run_and_show(
     left: Sequence[Job],
     target: float,
     folder: Path,
-    *,
     num_workers: int | None,
-    as_json: bool,
-    quiet: bool,
+    manner: Manner,
+    *,
+    ray: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Make the runs that are left, then show all of them; exits with 130 if interrupted."""
-    num_workers = min(num_workers or at_once(jobs[0].config.train.device), len(left))
-    manner = manner_of(quiet=quiet, as_json=as_json)
-    interrupted = bool(left) and run_all(left, num_workers, manner)
+    interrupted = False
+    if left:
+        with made_where([job.config for job in left], num_workers, ray) as where:
+            interrupted = run_all(left, where, manner)
     runs = [Run.open(job.out) for job in jobs if has_begun(job.out)]
     if runs:
         first = runs[0]  # of the protocol named first, if it was begun at all

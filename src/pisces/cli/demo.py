@@ -10,6 +10,7 @@ from pisces.cli.console import Json, Quiet, stderr
 from pisces.cli.left import left_in
 from pisces.cli.many import jobs_of
 from pisces.cli.options import fresh_folder
+from pisces.progress.showing import manner_of
 
 PROTOCOLS = ("pisces", "fedbuff", "oort", "fedavg")
 SEEDS = (1, 2, 3, 4, 5)
@@ -40,12 +41,5 @@ def demo(
                 f"{base.clients.count} clients, {base.clients.concurrency} at a time, to "
                 f"{base.stop.target:.0%} accuracy; {len(SEEDS)} seeds x {len(PROTOCOLS)} protocols"
             )
-        run_and_show(
-            todo,
-            left,
-            base.stop.target,
-            folder,
-            num_workers=jobs,
-            as_json=as_json,
-            quiet=quiet,
-        )
+        manner = manner_of(quiet=quiet, as_json=as_json)
+        run_and_show(todo, left, base.stop.target, folder, jobs, manner, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Many runs at once, in one-thread worker processes.
+"""Many runs at once, in one-thread worker processes, or wherever a pool makes them.
 
 The parent learns how they are doing from their run folders. When it must stop (Ctrl-C, SIGTERM, or
 a run that failed) it interrupts the runs under way, which end cleanly with what they have, and
@@ -17,9 +17,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pisces import config
 from pisces.cli.console import stderr
@@ -92,11 +93,11 @@ class Failure:
     error: Exception
 
 
-def run_all(jobs: Sequence[Job], num_workers: int, manner: Manner) -> bool:
+def run_all(jobs: Sequence[Job], where: Where, manner: Manner) -> bool:
     """Make all runs; was it interrupted?"""
     stop = jobs[0].config.stop
     standings = [Standing(job.name, job.config.seed, stop) for job in jobs]
-    crew = Crew(jobs, standings, num_workers)
+    crew = Crew(jobs, standings, where)
     with shown(Board(standings), manner) as changed, crew:
         while crew.work():
             changed()
@@ -111,11 +112,16 @@ def has_begun(run: Path) -> bool:
     return events.exists() and events.stat().st_size > 0
 
 
-def at_once(device: str) -> int:
-    """How many runs to make at a time: one per core; on a GPU two, for one decides meanwhile."""
+def at_once(config: Config) -> int:
+    """How many runs to make at a time: one per core; on a GPU two, for one decides meanwhile.
+
+    One, where that has a cluster to itself.
+    """
     from pisces.machine import device_of, num_cores
 
-    return 2 if device_of(device).type == "cuda" else num_cores()
+    if config.train.backend == "ray":
+        return 1
+    return 2 if device_of(config.train.device).type == "cuda" else num_cores()
 
 
 @dataclass(slots=True, eq=False)
@@ -137,8 +143,52 @@ class _Work:
             self.standing.add(line)
 
 
+class Pool(Protocol):
+    """Where runs are made."""
+
+    def submit_run(self, job: Job) -> Future[None]:
+        """Make a run."""
+        ...
+
+    def interrupt(self) -> None:
+        """Have all runs under way end early; asked again and again until they have."""
+        ...
+
+    def shutdown(self) -> None:
+        """Let go of everybody; no run is under way."""
+        ...
+
+
+class Processes(ProcessPoolExecutor):
+    """Processes of this machine, which share its cores."""
+
+    def __init__(self, num_workers: int) -> None:
+        from pisces.machine import num_cores  # torch is slow to import
+
+        context = multiprocessing.get_context("spawn")
+        super().__init__(num_workers, context, initializer=prepare)
+        self._num_cores = max(1, num_cores() // num_workers)
+
+    def submit_run(self, job: Job) -> Future[None]:
+        """Make it in the next process that is free."""
+        with born_deaf():
+            return self.submit(make_run, job, self._num_cores)
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does."""
+        interrupt_children()
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where runs are made, and how many at a time."""
+
+    num_workers: int
+    pool: Callable[[int], Pool] = Processes
+
+
 class Crew:
-    """Worker processes, each with one run at a time.
+    """Workers of a pool, each with one run at a time.
 
     A run that fails ends the work, unless `keep_going`: it is then noted in `failures`, and the
     others go on in fresh processes, for what failed may have spoilt its own (a GPU's state, say).
@@ -150,7 +200,7 @@ class Crew:
         self,
         jobs: Sequence[Job],
         standings: Sequence[Standing],
-        num_workers: int,
+        where: Where,
         *,
         keep_going: bool = False,
         when_done: Callable[[Job], None] = lambda _job: None,
@@ -160,15 +210,12 @@ class Crew:
         pairs = zip(jobs, standings, strict=True)
         self._todo = deque(_Work(job, standing, Tail(job.out)) for job, standing in pairs)
         self._busy: dict[Future[None], _Work] = {}
-        self._num_workers = num_workers
+        self._num_workers = where.num_workers
         self._keep_going = keep_going
         self._when_done = when_done
         self._spoilt = False
+        self._new_pool = partial(where.pool, where.num_workers)
         self._pool = self._new_pool()
-
-    def _new_pool(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self._num_workers, context, initializer=_prepare)
 
     def __enter__(self) -> None:
         # Ctrl-C is noted, not raised: raised while a worker starts, it would lose that worker.
@@ -184,7 +231,7 @@ class Crew:
             runs = "the run" if len(busy) == 1 else f"the {len(busy)} runs"
             stderr.print(f"waiting for {runs} under way to be saved", highlight=False)
         while busy:
-            _interrupt_workers()  # again and again: one that is being set up does not listen yet
+            self._pool.interrupt()  # again and again: one that is being set up does not listen yet
             busy = wait(busy, REFRESH_S).not_done
         self._pool.shutdown()
         for number, handler in self._handlers.items():
@@ -213,9 +260,7 @@ class Crew:
             work = self._todo.popleft()
             if self._keep_going or work.job.again:
                 shutil.rmtree(work.job.out, ignore_errors=True)  # begun once, not finished
-            with born_deaf():
-                future = self._pool.submit(_make_run, work.job, self._num_workers)
-                self._busy[future] = work
+            self._busy[self._pool.submit_run(work.job)] = work
 
     def _settle(self, future: Future[None], work: _Work) -> None:
         try:
@@ -246,7 +291,8 @@ class Crew:
         self._todo.append(work)
 
 
-def _interrupt_workers() -> None:
+def interrupt_children() -> None:
+    """Of this process, all."""
     for child in multiprocessing.active_children():
         if child.pid is not None:
             with suppress(ProcessLookupError):
@@ -256,21 +302,20 @@ def _interrupt_workers() -> None:
 # --- in the workers -------------------------------------------------------------------------------
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """Be deaf to Ctrl-C until there is a run to interrupt, and end with the parent."""
     stay_deaf()
     end_with_parent()
 
 
-def _make_run(job: Job, num_runs: int) -> None:
-    """Make one run out of `num_runs` at a time, which share the cores."""
+def make_run(job: Job, num_cores: int) -> None:
+    """Make a run that has so many cores to itself."""
     from pisces import build, tracking
-    from pisces.machine import num_cores
     from pisces.simulation import run
 
     simulation = build.simulation(job.config)
     if simulation.workers is None and simulation.backend in ("auto", "pool"):
-        simulation = replace(simulation, workers=max(1, num_cores() // num_runs))
+        simulation = replace(simulation, workers=num_cores)
     before = signal.signal(signal.SIGINT, _interrupt_once)
     try:
         run(

@@ -14,6 +14,7 @@ from pisces.cli.compare import Jobs
 from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
 from pisces.cli.listing import as_values, listing
 from pisces.cli.options import names, numbers
+from pisces.cli.spread import OnRay
 from pisces.cli.studies import Outcome, alone_in, alone_with, run, write_pages
 from pisces.config import Config
 from pisces.errors import ConfigError, MissingDataError
@@ -58,6 +59,7 @@ def reproduce(
             help=f"Where runs go; default: {RUNS}, of a trial with its pages: {SMOKE_RUNS}."
         ),
     ] = None,
+    ray: OnRay = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -105,7 +107,7 @@ def reproduce(
         if not pages_only:
             held.enter_context(alone_in(place.runs))
             collect(works, place)
-            outcome = run(works, jobs, manner_of(quiet=quiet, as_json=as_json))
+            outcome = run(works, jobs, manner_of(quiet=quiet, as_json=as_json), ray)
         write_pages(works, found.values(), place, wish, anew=pages_only)
     if as_json:
         print_json(_document(works, outcome, is_trial=smoke))

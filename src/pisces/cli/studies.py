@@ -10,8 +10,9 @@ from pathlib import Path
 
 from pisces.cli.checks import Wanted, check, label_of, name_of
 from pisces.cli.console import stderr
-from pisces.cli.many import Crew, Failure, Job, at_once
+from pisces.cli.many import Crew, Failure, Job, Where
 from pisces.cli.options import make
+from pisces.cli.spread import made_where
 from pisces.errors import RunError
 from pisces.progress.boards import Overview
 from pisces.progress.showing import Manner, shown
@@ -73,7 +74,9 @@ class Outcome:
     spoilt: dict[str, str] = field(default_factory=dict)  # study/case -> what of it is damaged
 
 
-def run(works: Sequence[Work], num_workers: int | None, manner: Manner) -> Outcome:
+def run(
+    works: Sequence[Work], num_workers: int | None, manner: Manner, ray: str | None = None
+) -> Outcome:
     """Make all runs that are left, and keep a record of each as it ends."""
     checked = check(works)
     outcome = Outcome(skipped=checked.lacking, spoilt=checked.spoilt)
@@ -81,13 +84,15 @@ def run(works: Sequence[Work], num_workers: int | None, manner: Manner) -> Outco
     for work, run in checked.runnable:
         wanted.setdefault(run.digest, []).append((work, run))
     if wanted:
-        _work_through(list(wanted.values()), num_workers, outcome, manner)
+        configs = [who[0][1].config for who in wanted.values()]
+        with made_where(configs, num_workers, ray) as where:
+            _work_through(list(wanted.values()), where, outcome, manner)
     return outcome
 
 
 def _work_through(
     wanted: Sequence[Sequence[Wanted]],
-    num_workers: int | None,
+    where: Where,
     outcome: Outcome,
     manner: Manner,
 ) -> None:
@@ -104,9 +109,7 @@ def _work_through(
             work.add(run, job.out)
         outcome.num_runs += 1
 
-    device = todo[0][1].config.train.device
-    num_workers = min(num_workers or at_once(device), len(jobs))
-    crew = Crew(jobs, standings, num_workers, keep_going=True, when_done=keep)
+    crew = Crew(jobs, standings, where, keep_going=True, when_done=keep)
     tell = _teller(batches, told=manner in ("live", "lines"))
     with shown(Overview(Whole(batches)), manner) as changed, crew:
         while crew.work():

@@ -157,22 +157,28 @@ def _connect(address: str, num_cpus: int | None) -> None:
         try:
             ray.init(address, **quietly)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            raise _unreachable(address, _first_line(error)) from error
+            none = address == "auto" and isinstance(error, ConnectionError)
+            raise _unreachable(address, "none runs" if none else _first_line(error)) from error
 
 
 def _knock(address: str) -> None:
     """Ray waits long for a host that does not answer, and then ends the process."""
     host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 1 << 16):
+        raise ConfigError(
+            "the address of a Ray cluster must be auto, local, HOST:PORT or ray://HOST:PORT, not "
+            f"{address!r}"
+        )
     try:
         socket.create_connection((host.strip("[]"), int(port)), _KNOCK_S).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise _unreachable(address, str(error)) from error
+    except OSError as error:
+        raise _unreachable(address, error.strerror or str(error)) from error
 
 
 def _unreachable(address: str, why: str) -> ConfigError:
     return ConfigError(
-        f"ray.address: no Ray cluster at {address!r} ({why}): start one (`ray start --head`) and "
-        "say auto there, HOST:6379 on its other machines, ray://HOST:10001 elsewhere; or local"
+        f"no Ray cluster at {address!r} ({why}): start one with `ray start --head`; its address is "
+        "auto on its own machines, ray://HOST:10001 elsewhere, and local starts one here"
     )
 
 

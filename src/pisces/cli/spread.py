@@ -1,0 +1,265 @@
+"""Whole runs on the nodes of a cluster: one worker each, which makes it in a process of its own.
+
+A run folder comes over while it grows, so that whoever looks at it here sees what there is. The run
+of a worker that died, or of its node, is begun anew on another.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pisces.cli.many import (
+    MOST_BROKEN,
+    Job,
+    Pool,
+    Where,
+    at_once,
+    interrupt_children,
+    make_run,
+    prepare,
+)
+from pisces.cluster.base import Answer, Cluster, Died, Evicted, Ref, Share, Worker
+from pisces.config import Config
+from pisces.errors import ConfigError, RunError
+from pisces.progress.showing import REFRESH_S
+from pisces.record.writer import EVENTS
+from pisces.train.elsewhere import Raised
+
+MOST_AT_ONCE = 8 << 20  # bytes of files in one answer
+
+
+OnRay = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Make the runs on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.",
+    ),
+]
+
+
+@contextmanager
+def made_where(
+    configs: Sequence[Config], num: int | None, address: str | None = None
+) -> Iterator[Where]:
+    """Where runs of these configs are made, at most `num` at a time: here, or on a cluster."""
+    if address is None:
+        yield Where(min(num or at_once(configs[0]), len(configs)))
+        return
+    if any(config.train.backend == "ray" for config in configs):
+        raise ConfigError(
+            "--ray: spreads whole runs over a cluster, but with train.backend = 'ray' each of them "
+            "spreads its own training: leave out one of the two"
+        )
+    from pisces.cluster.ray import RayCluster  # it needs a package of its own
+
+    share = share_of(configs[0])
+    with closing(RayCluster(address)) as cluster:
+        room = cluster.room(share)
+        if not room:
+            raise ConfigError(f"--ray: no node of the cluster has {share.in_words()} for a run")
+        yield Where(min(num or room, len(configs)), lambda _num: Spread(cluster, share))
+
+
+def share_of(config: Config) -> Share:
+    """What a run takes of its node: a core, and a GPU if it is to train on one."""
+    return Share(gpus=1.0 if config.train.device.startswith("cuda") else 0.0)
+
+
+# --- in the workers -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of a file of a run folder."""
+
+    path: str
+    at: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a run has written since it was last asked; `over` when that is all there will be."""
+
+    pieces: tuple[Piece, ...]
+    over: bool = False
+    error: Raised | None = None
+    interrupted: bool = False
+
+
+class Outpost:
+    """Makes a run on its node, and says how it goes."""
+
+    def __init__(self) -> None:
+        self._above = Path(tempfile.mkdtemp(prefix="pisces-"))
+        self._sent: dict[Path, int] = {}
+
+    def begin(self, job: Job) -> News:
+        """Begin it, in a process that can be interrupted."""
+        self._folder = self._above / job.out.name
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, context, initializer=prepare)
+        self._run = self._pool.submit(make_run, replace(job, out=self._folder), 1)
+        return News(())
+
+    def look(self) -> News:
+        """What is new, after a moment: of the log while it goes on, then of all files."""
+        wait([self._run], REFRESH_S)
+        over = self._run.done()
+        pieces = tuple(self._new(over))
+        if not over or any(self._left(path) for path in self._files(over)):
+            return News(pieces)
+        error = self._run.exception()
+        self._end()
+        if isinstance(error, Exception):
+            return News(pieces, over=True, error=Raised.of(error))
+        return News(pieces, over=True, interrupted=error is not None)
+
+    def interrupt(self) -> None:
+        """Have the run end early, with what there is so far."""
+        interrupt_children()
+
+    def _end(self) -> None:
+        self._pool.shutdown()
+        shutil.rmtree(self._above, ignore_errors=True)
+
+    def _files(self, over: bool) -> list[Path]:
+        files = self._folder.rglob("*") if over else [self._folder / EVENTS]
+        return [path for path in files if path.is_file()]
+
+    def _left(self, path: Path) -> int:
+        return path.stat().st_size - self._sent.get(path, 0)
+
+    def _new(self, over: bool) -> Iterator[Piece]:
+        room = MOST_AT_ONCE
+        for path in self._files(over):
+            at = self._sent.get(path, 0)
+            with path.open("rb") as file:
+                file.seek(at)
+                content = file.read(room)
+            if content or path not in self._sent:
+                self._sent[path] = at + len(content)
+                room -= len(content)
+                yield Piece(str(path.relative_to(self._folder)), at, content)
+            if not room:
+                return
+
+
+# --- here -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Away:
+    """A run that is made elsewhere."""
+
+    job: Job
+    future: Future[None]
+    worker: Worker
+    num_deaths: int = 0
+
+
+class Spread(Pool):
+    """Makes runs on a cluster; a thread of its own hears how they go."""
+
+    def __init__(self, cluster: Cluster, share: Share) -> None:
+        self._cluster, self._share = cluster, share
+        self._lock = threading.Lock()
+        self._asked: dict[Ref, _Away] = {}
+        self._runs: set[_Away] = set()
+        self._listener: threading.Thread | None = None
+
+    def submit_run(self, job: Job) -> Future[None]:
+        """Make a run as soon as there is room for it."""
+        future: Future[None] = Future()
+        with self._lock:
+            away = _Away(job, future, self._cluster.hire(Outpost, self._share))
+            self._runs.add(away)
+            self._begin(away)
+            if self._listener is None:
+                self._listener = threading.Thread(target=self._listen, daemon=True)
+                self._listener.start()
+        return future
+
+    def interrupt(self) -> None:
+        """Have all runs end early."""
+        with self._lock:
+            for away in self._runs:
+                away.worker.ask("interrupt")
+
+    def shutdown(self) -> None:
+        """End the workers that are left."""
+        for away in list(self._runs):
+            away.worker.end()
+
+    def _begin(self, away: _Away) -> None:
+        self._asked[away.worker.ask("begin", away.job)] = away
+
+    def _listen(self) -> None:
+        while True:
+            with self._lock:
+                asked = list(self._asked)
+                if not asked:
+                    self._listener = None
+                    return
+            for ref, answer in self._cluster.answers(asked, REFRESH_S):
+                with self._lock:
+                    self._hear(self._asked.pop(ref), answer)
+
+    def _hear(self, away: _Away, answer: Answer | Died | Evicted) -> None:
+        try:
+            match answer:
+                case Answer(value=News() as news):
+                    self._take(away, news)
+                case Died(why) | Evicted(why):
+                    self._begin_anew(away, why)
+        except Exception:  # a full disk here, say
+            self._settle(away, lambda: away.future.set_exception(error))
+
+    def _take(self, away: _Away, news: News) -> None:
+        for piece in news.pieces:
+            _write(away.job.out, piece)
+        if not news.over:
+            self._asked[away.worker.ask("look")] = away
+        elif news.error is not None:
+            error = news.error.from_a("process on another node")
+            self._settle(away, lambda: away.future.set_exception(error))
+        elif news.interrupted:
+            self._settle(away, lambda: away.future.set_exception(KeyboardInterrupt()))
+        else:
+            self._settle(away, lambda: away.future.set_result(None))
+
+    def _begin_anew(self, away: _Away, why: str) -> None:
+        away.num_deaths += 1
+        with suppress(Exception):
+            away.worker.end()
+        if away.num_deaths == MOST_BROKEN:
+            raise RunError(f"{MOST_BROKEN} workers died at this run, the last of: {why}")
+        shutil.rmtree(away.job.out, ignore_errors=True)
+        away.worker = self._cluster.hire(Outpost, self._share)
+        self._begin(away)
+
+    def _settle(self, away: _Away, settle: Callable[[], None]) -> None:
+        self._runs.discard(away)
+        with suppress(Exception):  # it may be dead
+            away.worker.end()
+        settle()
+
+
+def _write(folder: Path, piece: Piece) -> None:
+    path = folder / piece.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("r+b" if piece.at else "wb") as file:
+        file.seek(piece.at)
+        file.write(piece.content)
