@@ -415,6 +415,18 @@ def test_another_size_is_news() -> None:
         assert net.heard() == [Joined(net.executor.now, 0, 11)]
 
 
+def test_nobody_was_silent_while_the_server_did_not_listen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.2)
+    with network(beat_s=0.2) as net:  # 0.6 s are silence
+        [client] = net.begun("a")
+        net.executor._service.post(lambda: time.sleep(1.5))
+        time.sleep(0.3)
+        client.say(Beat())
+        assert isinstance(client.hear(), Beat)
+
+
 def test_beats_are_answered_and_silence_is_not_forgiven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
     with network(beat_s=0.2, patience_s=0.1) as net:
