@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 
@@ -418,11 +419,12 @@ def test_another_size_is_news() -> None:
 def test_nobody_was_silent_while_the_server_did_not_listen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.2)
-    with network(beat_s=0.2) as net:  # 0.6 s are silence
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.5)
+    listens = threading.Event()
+    with network(beat_s=0.4) as net:  # 1.2 s are silence
         [client] = net.begun("a")
-        net.executor._service.post(lambda: time.sleep(1.5))
-        time.sleep(0.3)
+        net.executor._service.post(lambda: time.sleep(2.0), listens.set)
+        listens.wait()
         client.say(Beat())
         assert isinstance(client.hear(), Beat)
 
