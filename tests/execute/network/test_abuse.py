@@ -27,6 +27,7 @@ from runs import START, task
 from pisces.errors import MissingPackageError
 from pisces.execute.network.coding import to_server
 from pisces.execute.network.messages import (
+    MOST_TASKS,
     Acknowledged,
     Beat,
     Bye,
@@ -470,6 +471,39 @@ def test_lines_that_are_not_read_leave_nothing_behind(caplog: pytest.LogCaptureF
         net.becomes(lambda: service._num_talking == 0)
         assert not service._num_lines
     assert "Traceback" not in caplog.text
+
+
+def test_who_is_hung_up_on_amid_weights_hears_why() -> None:
+    """Or it would take its place back after a while, from who has it now."""
+    large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
+    with network(layout=large) as net:
+        net.executor.open()
+        slow = net.raw("a", reads=False)
+        slow.say(Hello(10, name="a"))
+        net.heard()
+        weights = Weights(torch.zeros(large.size), large)
+        net.executor.submit(replace(task(0, 0), weights=weights))
+        net.executor.send()
+        net.becomes(lambda: net.stats.sent_bytes > 0)
+        time.sleep(0.1)  # for as much of the weights to be sent as goes without being read
+        net.joined("a")
+        net.becomes(lambda: net.stats.refused["replaced"] == 1)
+        threading.Thread(target=slow._read, daemon=True).start()
+        ended = slow.ended()
+        assert (ended.code.name, ended.details) == ("ABORTED", "a newer connection has this name")
+        net.becomes(lambda: net.executor._service._num_lines["a"] == 1)
+
+
+def test_who_is_hung_up_on_while_it_is_greeted_hears_why() -> None:
+    """It has more tasks to be told of than may wait to be said."""
+    with network() as net:
+        net.executor.open()
+        run = net.executor._roster.run
+        [client] = net.joined("a", run=run, trains=tuple(range(1, MOST_TASKS + 1)))
+        ended = client.ended()
+        assert ended.code.name == "RESOURCE_EXHAUSTED"
+        assert ended.details == "it does not read what it is told"
+        net.becomes(lambda: net.executor._service._num_talking == 0)
 
 
 class Cable:
