@@ -23,6 +23,7 @@ from pisces.errors import ConfigError
 from pisces.evaluate import Background, Evaluator, Inline, Nothing, Schedule
 from pisces.execute.base import Executor
 from pisces.execute.failures import Failures
+from pisces.execute.latency import OwnTime
 from pisces.execute.roster import Roster
 from pisces.execute.tape import Tape
 from pisces.execute.virtual import VirtualExecutor
@@ -166,8 +167,8 @@ def _evaluator(federation: Federation, executor: Executor) -> Evaluator:
 # --- from a config --------------------------------------------------------------------------------
 
 
-def simulation(config: cfg.Config) -> Simulation:
-    """Everything a config describes, as objects."""
+def simulation(config: cfg.Config, *, is_timed: bool = True) -> Simulation:
+    """Everything a config describes, as objects; where it is not timed, clients have their own."""
     policies = policies_of(config)
     base_s = world.base_latency(config)
     data = world.federated_data(config, base_s)
@@ -177,7 +178,7 @@ def simulation(config: cfg.Config) -> Simulation:
         policies=policies,
         model=model,
         data=data,
-        latency=world.latency_of(config, base_s, data, model),
+        latency=world.latency_of(config, base_s, data, model) if is_timed else OwnTime(),
         stop=Stop(**config.stop.model_dump()),
         seed=seed,
         plans=plans_of(train),

@@ -79,6 +79,7 @@ class Host:
     terms: Terms = field(default_factory=Terms)
     settings: str = ""  # JSON, told to clients
     latency: Latency | None = None  # to emulate
+    metrics_at: str | None = None  # where they are served, once they are
     _executor: NetworkExecutor | None = None
 
     def opens(self, folder: Path | None) -> Executor:
@@ -115,11 +116,11 @@ class Host:
         metrics = Metrics()
         metrics.stats = lambda: self.stats
         with ExitStack() as stack:
-            if self.place.hears_core and not self.place.insecure:
+            if self.place.hears_core:
                 stack.enter_context(heard(self.refuse))
             if self.place.metrics is not None:
-                url = stack.enter_context(served(metrics, self.place.metrics))
-                log.info("metrics at %s", url)
+                self.metrics_at = stack.enter_context(served(metrics, self.place.metrics))
+                log.info("metrics at %s", self.metrics_at)
             yield metrics
 
 
@@ -139,7 +140,7 @@ def serve(
     config = job.config
     _warn_of_what_is_simulated(config)
     torch.set_num_threads(config.train.threads)
-    simulation = build.simulation(config)
+    simulation = build.simulation(config, is_timed=emulate)
     host = _host(config, place, simulation, emulate=emulate)
     federation = replace(simulation.federation(), limits=host.limits)
     with host.watched() as metrics:

@@ -14,7 +14,7 @@ import grpc
 import pytest
 from scripted import Talk, serving
 
-from pisces.cli.join import line
+from pisces.cli.joined import NowAndThen, line
 from pisces.client import Progress
 from pisces.execute.network.messages import Bye
 
@@ -33,6 +33,7 @@ def train(weights, work):
 
 def nothing(): return None
 def pair(): return np.zeros((4, 2)), np.zeros(4)
+def failing(): raise OSError("the disk is\\nfull")
 def numbered(number): return np.zeros((number, 2)), np.zeros(number)
 value = 3
 """
@@ -71,6 +72,47 @@ def test_code_of_ones_own(pisces: Pisces) -> None:
     }
 
 
+def test_in_a_log_it_says_when_it_is_connected(pisces: Pisces) -> None:
+    async def lost(talk: Talk) -> None:
+        await talk.welcome(number=3)
+
+    async def over(talk: Talk) -> None:
+        await talk.welcome(number=3)
+        await talk.over()
+
+    with serving(lost, over) as server:
+        ran = pisces("join", server.address, *OWN)
+        told = "connected as client 3: idle, done 0, held 0"
+        assert ran.err.splitlines().count(told) == 2
+        ran = pisces("join", server.address, *OWN, "-q")
+        assert ran.err == ""
+        ran = pisces("join", server.address, *OWN, "--json")
+    (connected,) = map(json.loads, ran.err.splitlines())
+    about = (connected["kind"], connected["state"], connected["number"], connected["num_held"])
+    assert about == ("progress", "connected", 3, 0)
+
+
+def test_in_a_log_there_is_a_line_now_and_then() -> None:
+    lines: list[str] = []
+    now = 100.0
+    told = NowAndThen(line, lambda elapsed_s: 5.0 + elapsed_s, lines.append, lambda: now)
+
+    def at(seconds: float, progress: Progress) -> int:
+        nonlocal now
+        now = 100.0 + seconds
+        told.tell(progress)
+        return len(lines)
+
+    on = Progress("connected", number=1)
+    assert at(1.0, Progress()) == 0
+    assert at(2.0, on) == 1  # that is news; the next is due 7 s later
+    assert at(8.9, on) == 1
+    assert at(9.0, on) == 2
+    assert at(10.0, Progress("retrying", "gone", 3.0)) == 2  # a warning says so
+    assert at(11.0, on) == 3
+    assert at(500.0, Progress("over", "enough")) == 3  # the result says so
+
+
 def test_a_server_that_refuses(pisces: Pisces) -> None:
     async def script(talk: Talk) -> None:
         await talk.hear()
@@ -91,11 +133,14 @@ def test_signals(number: signal.Signals, code: int) -> None:
 
     with serving(script) as server:
         command = [*COMMAND, "join", server.address, *OWN, "-q"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, **pipes, text=True)
         assert process.stdout is not None
         assert process.stdout.readline() == "training\n"
         process.send_signal(number)
-        assert process.wait(20) == code
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert err in ("interrupted\n", "told to end\n")  # not that it is not connected any more
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
@@ -107,6 +152,10 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "no such function": (["--data", "joincode:load"], "cannot import joincode:load"),
     "a value": (["--data", "joincode:value"], "is no function"),
     "no data": (["--data", "joincode:nothing"], "data: must be a pair"),
+    "data that cannot be loaded": (
+        ["--data", "joincode:failing"],
+        "--data: joincode:failing failed: OSError: the disk is full (joincode.py, line 14)",
+    ),
     "no number": (["--data", "joincode:numbered"], "--shard: joincode:numbered takes"),
     "no shard": (["--data", "some.toml"], "--shard: say which part"),
     "no config": (["--data", "some.toml", "--shard", "1"], "some.toml"),

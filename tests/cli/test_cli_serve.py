@@ -128,6 +128,18 @@ def test_it_ends_when_told_to_and_goes_on(
     assert json.loads(printed)["versions"] == 20
 
 
+def test_a_protocol_that_counts_on_steps_asks_nothing_of_latencies_that_are_real(
+    config: Path, tmp_path: Path, pisces: Callable[..., Any]
+) -> None:
+    how = ("--set", "protocol=fedcompass", "--out", tmp_path / "run")
+    with server(config, *how) as (process, address), guests(address, 2):
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    here = ("--insecure", "--listen", "127.0.0.1:0")
+    emulated = pisces("serve", config, *how[:2], *here, "--emulate", "--out", tmp_path / "other")
+    assert "these latencies do not grow with steps" in refused(emulated)
+
+
 def test_latencies_are_emulated(config: Path, tmp_path: Path, pisces: Callable[..., Any]) -> None:
     out = tmp_path / "run"
     with server(config, "--out", out, "--emulate") as (process, address), guests(address, 2):
@@ -143,8 +155,9 @@ def test_latencies_are_emulated(config: Path, tmp_path: Path, pisces: Callable[.
 
 def test_how_to_go_on_is_said(config: Path, tmp_path: Path, start: Callable[..., Any]) -> None:
     here = ("--insecure", "--listen", "127.0.0.1:0")
-    process = start("serve", config, *here, "--out", tmp_path / "run")
+    process = start("serve", config, *here, "--out", tmp_path / "run", "--metrics", "0")
     assert process.stderr.readline().startswith("listening")
+    assert process.stderr.readline().startswith("metrics at http://127.0.0.1:")
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -19,7 +19,9 @@ def test_numbers_by_wish_or_in_turn() -> None:
     assert roster.number_of("a") == roster.number_of("a", 1) == 1
     with pytest.raises(NumberError, match="it is client 1 of this run, and wished to be 3"):
         roster.number_of("a", 3)
-    with pytest.raises(NumberError, match="another client is number 0"):
+    with pytest.raises(
+        NumberError, match="another client is number 0 of this run: wish for another"
+    ):
         roster.number_of("d", 0)
     with pytest.raises(NumberError, match="client 4 would be beyond the 4"):
         roster.number_of("d", 4)

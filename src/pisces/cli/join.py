@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from rich.markup import escape
 
 from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
-from pisces.errors import ConfigError, RefusedError, Terminated
+from pisces.cli.joined import StatusLine
+from pisces.errors import ConfigError, DataError, PiscesError, RefusedError, Terminated
+from pisces.progress.showing import manner_of
 
 if TYPE_CHECKING:
-    from pisces.client import Outcome, Progress
+    from pisces.client import Outcome
     from pisces.data.federated import FederatedData
+
+log = logging.getLogger("pisces")
 
 NOTHING_TRAINED, REFUSED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 
@@ -93,7 +98,7 @@ def join(
         part = _own_code(address, train, examples, door)
     else:
         part = _own_data(address, str(data), shard, door, device=device, threads=threads)
-    with status.shown(quiet or as_json), _core_unheard():
+    with status.shown(manner_of(quiet=quiet, as_json=as_json)), _core_unheard():
         outcome = _carried_out(part, status)
     _show(outcome, status, as_json)
     if outcome.num_failed and not outcome.num_tasks:
@@ -137,10 +142,28 @@ def _samples(where: str, shard: int | None) -> FederatedData:
         return local.shard_of(world.federated_data(config.load(Path(where))), shard)
     function = found(where, "--data")
     if not inspect.signature(function).parameters:
-        return local.own_data(function())
+        return local.own_data(_loaded(where, function))
     if shard is None:
         raise ConfigError(f"--shard: {where} takes the client's number: give it")
-    return local.own_data(function(shard))
+    return local.own_data(_loaded(where, function, shard))
+
+
+def _loaded(where: str, function: Callable[..., Any], *arguments: int) -> Any:
+    """What it gives; what goes wrong in it is its author's to mend, so it says where that is."""
+    from pisces.execute.network.client.joining import reason_of
+
+    try:
+        return function(*arguments)
+    except PiscesError:
+        raise
+    except Exception as error:
+        log.info("--data: %s failed", where, exc_info=True)
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(last.filename).name}, line {last.lineno}"
+        raise DataError(
+            f"--data: {where} failed: {reason_of(error)} ({place}); mend it, or see all of it "
+            "with --verbose"
+        ) from error
 
 
 def found(where: str, option: str) -> Callable[..., Any]:
@@ -172,42 +195,6 @@ def _carried_out(part: Callable[[Any], Outcome], status: StatusLine) -> Outcome:
 def _end(reason: str, code: int) -> NoReturn:
     stderr.print(reason, soft_wrap=True, highlight=False, markup=False)
     raise typer.Exit(code)
-
-
-class StatusLine:
-    """One line that says where a client stands."""
-
-    def __init__(self) -> None:
-        self.last: Progress | None = None
-        self._write: Callable[[str], None] = lambda _line: None
-
-    def update(self, progress: Progress) -> None:
-        """Where it stands now; called in another thread."""
-        self.last = progress
-        self._write(escape(line(progress)))
-
-    @contextmanager
-    def shown(self, quiet: bool) -> Iterator[None]:
-        """Show it on stderr meanwhile."""
-        if quiet:
-            yield
-            return
-        with stderr.status("connecting") as status:
-            self._write = status.update
-            yield
-
-
-def line(p: Progress) -> str:
-    """Progress in words."""
-    state = {
-        "connecting": "connecting",
-        "connected": f"connected as client {p.number}",
-        "retrying": f"{p.reason}; again in {p.retry_s:.1f} s",
-        "over": p.reason,
-    }[p.state]
-    doing = "idle" if p.task is None else f"task {p.task} of version {p.version}"
-    loss = "" if p.loss is None else f", last loss {p.loss:.4g}"
-    return f"{state}: {doing}, done {p.num_done}, held {p.num_held}{loss}"
 
 
 def _show(outcome: Outcome, status: StatusLine, as_json: bool) -> None:

@@ -143,6 +143,8 @@ class ServerBoard(Board):
         """From now on there is a server."""
         self.host = host
         _say(f"listening on {host.address}")
+        if host.metrics_at is not None:
+            _say(f"metrics at {host.metrics_at}")
 
     def notes(self) -> Iterator[str]:
         """Who is there."""

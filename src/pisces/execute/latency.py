@@ -62,6 +62,19 @@ class PerClient:
         return self.profile(client) * _factor(self._jitter, self._seed, client, turn)
 
 
+class OwnTime:
+    """Of clients that are real: they take as long as they take, and longer for more steps."""
+
+    def profile(self, client: int) -> float:
+        """Nobody knows."""
+        raise RuntimeError(f"client {client} is real: its latency is not known beforehand")
+
+    def draw(self, client: int, turn: int, task: Task) -> float:
+        """Nobody knows."""
+        del turn, task
+        return self.profile(client)
+
+
 class ComputeAndNetwork:
     """Latency made of the samples to go through and a model to fetch and send back.
 

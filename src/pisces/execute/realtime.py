@@ -190,6 +190,7 @@ class RealTime(Executor):
     def open(self) -> None:
         """Let clients in, unless they are: they may come before the first wait."""
         if not self._is_open:
+            self._roster.sync()  # so that the folder is seen to be a served run's, whoever comes
             self._is_open = True
             self._service.start()
 

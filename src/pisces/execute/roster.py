@@ -71,7 +71,10 @@ class Roster:
                 f"client {number} would be beyond the {self._max_clients} there may be"
             )
         if number in self._names:
-            raise NumberError(f"another client is number {number} of this run")
+            raise NumberError(
+                f"another client is number {number} of this run: wish for another "
+                "(--shard), or for none"
+            )
 
     def _take(self, name: str, number: int) -> None:
         self._numbers[name] = number

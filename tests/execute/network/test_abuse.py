@@ -21,12 +21,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import Network, network
-from rawclient import Good, Raw, said_result
+from rawclient import Good, HungUpError, Raw, said_result
 from runs import START, task
 
 from pisces.errors import MissingPackageError
 from pisces.execute.network.coding import to_server
 from pisces.execute.network.messages import (
+    MOST_TASKS,
     Acknowledged,
     Beat,
     Bye,
@@ -39,7 +40,7 @@ from pisces.execute.network.messages import (
     Result,
     Welcome,
 )
-from pisces.execute.network.packing import digest, pack, pack_step
+from pisces.execute.network.packing import CHUNK_BYTES, digest, pack, pack_step
 from pisces.execute.network.server.door import Guarded, Open
 from pisces.execute.network.server.endings import Ending
 from pisces.execute.network.trust import signing
@@ -408,6 +409,27 @@ def test_a_result_that_never_comes_to_its_end_counts_as_silence(
         assert net.stats.num_connected == 1
 
 
+def test_a_result_that_takes_long_is_not_taken_for_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.05)
+    num_chunks = 6
+    size = num_chunks * CHUNK_BYTES // 4
+    large = Layout((Slice("w", (size,), "float32", "parameter", 0, size),))
+    with network(layout=large, beat_s=0.3) as net:  # 0.9 s are silence
+        [client] = net.begun("a")
+        weights = Weights(torch.zeros(large.size), large)
+        net.executor.submit(replace(task(0, 0), weights=weights))
+        net.executor.send()
+        announced, *chunks = client.result(client.order())
+        assert len(chunks) == num_chunks
+        client.say(announced)
+        for chunk in chunks:
+            time.sleep(0.25)
+            client.say(chunk)
+        assert [type(event) for event in net.heard()] == [Arrived]
+
+
 def test_who_does_not_read_and_talks_all_the_time_is_cut_off() -> None:
     large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
     with network(layout=large, messages_per_s=1e6) as net:
@@ -449,6 +471,39 @@ def test_lines_that_are_not_read_leave_nothing_behind(caplog: pytest.LogCaptureF
         net.becomes(lambda: service._num_talking == 0)
         assert not service._num_lines
     assert "Traceback" not in caplog.text
+
+
+def test_who_is_hung_up_on_amid_weights_hears_why() -> None:
+    """Or it would take its place back after a while, from who has it now."""
+    large = Layout((Slice("w", (4_000_000,), "float32", "parameter", 0, 4_000_000),))
+    with network(layout=large) as net:
+        net.executor.open()
+        slow = net.raw("a", reads=False)
+        slow.say(Hello(10, name="a"))
+        net.heard()
+        weights = Weights(torch.zeros(large.size), large)
+        net.executor.submit(replace(task(0, 0), weights=weights))
+        net.executor.send()
+        net.becomes(lambda: net.stats.sent_bytes > 0)
+        time.sleep(0.1)  # for as much of the weights to be sent as goes without being read
+        net.joined("a")
+        net.becomes(lambda: net.stats.refused["replaced"] == 1)
+        threading.Thread(target=slow._read, daemon=True).start()
+        ended = slow.ended()
+        assert (ended.code.name, ended.details) == ("ABORTED", "a newer connection has this name")
+        net.becomes(lambda: net.executor._service._num_lines["a"] == 1)
+
+
+def test_who_is_hung_up_on_while_it_is_greeted_hears_why() -> None:
+    """It has more tasks to be told of than may wait to be said."""
+    with network() as net:
+        net.executor.open()
+        run = net.executor._roster.run
+        [client] = net.joined("a", run=run, trains=tuple(range(1, MOST_TASKS + 1)))
+        ended = client.ended()
+        assert ended.code.name == "RESOURCE_EXHAUSTED"
+        assert ended.details == "it does not read what it is told"
+        net.becomes(lambda: net.executor._service._num_talking == 0)
 
 
 class Cable:
@@ -591,8 +646,8 @@ def test_who_is_revoked_meanwhile_has_to_go(folder: Path, monkeypatch: pytest.Mo
             "its certificate is revoked",
         )
         again = net.raw(credentials=credentials(folder, "revoked"))
-        again.say(Hello(10))
-        assert "revoked" in again.ended().details
+        with pytest.raises(HungUpError, match="the certificate of revoked is revoked"):
+            again.join()  # it is not even made welcome
         assert net.stats.refused == {"revoked": 2}
         honest.say(Beat())
         assert isinstance(honest.hear(), Beat)

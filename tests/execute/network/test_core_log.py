@@ -69,6 +69,11 @@ def test_a_line_without_an_end_is_not_held_for_ever() -> None:
     assert len(sieve.feed(CHATTER[:-1] + b"x" * (1 << 20))) > 1 << 20
 
 
+def test_a_port_that_cannot_be_had_is_said_elsewhere() -> None:
+    said = b"E1118 16:01:11.830237    9436 add_port.cc:83] Failed to add port to server: No\n"
+    assert sifted(said, b"a line\n") == (b"a line\n", [])
+
+
 PIECES = [EXPIRED, CHATTER, WARNING, b"a line\n", b"I", b"\n", b"\r", b"\xff", b"I1116 x\n", b"E"]
 
 

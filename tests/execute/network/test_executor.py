@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 
@@ -413,6 +414,19 @@ def test_another_size_is_news() -> None:
         net.nothing_heard()
         net.raw("a").join(11)
         assert net.heard() == [Joined(net.executor.now, 0, 11)]
+
+
+def test_nobody_was_silent_while_the_server_did_not_listen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pisces.execute.network.server.service.ROUND_S", 0.5)
+    listens = threading.Event()
+    with network(beat_s=0.4) as net:  # 1.2 s are silence
+        [client] = net.begun("a")
+        net.executor._service.post(lambda: time.sleep(2.0), listens.set)
+        listens.wait()
+        client.say(Beat())
+        assert isinstance(client.hear(), Beat)
 
 
 def test_beats_are_answered_and_silence_is_not_forgiven(monkeypatch: pytest.MonkeyPatch) -> None:

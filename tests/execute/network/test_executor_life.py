@@ -24,8 +24,9 @@ from pisces.execute.network.messages import (
     Welcome,
 )
 from pisces.execute.network.packing import pack, pack_step
-from pisces.execute.network.server.door import Open
+from pisces.execute.network.server.door import Guarded, Open
 from pisces.execute.network.server.executor import NetworkExecutor
+from pisces.execute.network.trust.certs import create
 from pisces.execute.roster import Roster
 from pisces.types import Arrived, Joined, Layout, Left, Slice, Task, Weights
 
@@ -209,8 +210,25 @@ def test_can_be_broken_off_only_while_it_listens() -> None:
 
 
 def test_a_port_that_is_taken_is_said_plainly() -> None:
-    with network() as net, pytest.raises(ConfigError, match="cannot listen on"):
+    with network() as net, pytest.raises(ConfigError, match="Address already in use; choose"):
         NetworkExecutor(net.executor.address, START.layout, Open())
+
+
+def test_an_address_of_another_machine_is_said_plainly(tmp_path: Path) -> None:
+    create(tmp_path, "authority", 10).server(["localhost"], 10)
+    with pytest.raises(ConfigError, match="Cannot assign requested address; choose"):
+        NetworkExecutor("192.0.2.1:0", START.layout, Guarded.of(tmp_path))
+
+
+def test_from_the_beginning_the_folder_is_seen_to_be_of_a_served_run(tmp_path: Path) -> None:
+    path = tmp_path / "clients.jsonl"
+    executor = NetworkExecutor("127.0.0.1:0", START.layout, Open(), roster=Roster(path))
+    try:
+        assert not path.exists()  # it may yet fail to begin
+        executor.open()
+        assert Roster(path).run == executor._roster.run
+    finally:
+        executor.close()
 
 
 def test_without_certificates_only_this_machine() -> None:

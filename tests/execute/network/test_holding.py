@@ -44,6 +44,21 @@ def test_what_is_kept_is_read_back_also_later(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 2
 
 
+def test_what_is_there_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the power fails: the bytes come before the name."""
+    synced: list[tuple[int, list[Path]]] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_size, files(tmp_path)))
+        fsync(descriptor)
+
+    monkeypatch.setattr(module.os, "fsync", noted)
+    Holding(tmp_path).keep(held())
+    [kept] = files(tmp_path)
+    assert synced == [(kept.stat().st_size, [])]
+
+
 def test_rounded_results_keep_their_scale(tmp_path: Path) -> None:
     content, data = pack_step(np.array([1.0, 3.0], np.float32), np.zeros(2, np.float32), zstd=True)
     holding = Holding(tmp_path)

@@ -58,7 +58,7 @@ def test_where_another_server_is(scene: Scene) -> None:
     clients = [scene.named(address, name) for name in ("c0", "c1")]
     scene.goes_on()
     others = {
-        "is the port taken": scene.serve("fl.toml", "--out", "other", listen=address),
+        "Address already in use": scene.serve("fl.toml", "--out", "other", listen=address),
         "run is not empty": scene.serve("fl.toml", "--out", "run"),
         "in use": scene.serve("--resume", "run"),
     }

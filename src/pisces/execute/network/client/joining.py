@@ -127,6 +127,8 @@ class Talker:
             if self.ended.is_over or self.ended.is_refused:
                 self._bench.tell(state="over", reason=self.ended.reason)
                 return
+            if leaving.is_set():
+                return  # there is no other try, and nothing to be said about it
             attempt = 0 if self.ended.was_welcome else attempt + 1
             wait_s = retry_s(attempt, self._rng)
             reason = in_words(self.ended)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pisces.errors import ConfigError
+from pisces.execute.network.address import parsed
 from pisces.execute.network.extra import needed
 from pisces.execute.network.packing import MOST_MESSAGE_BYTES
 from pisces.execute.network.server.door import Door
@@ -62,6 +64,19 @@ def _port(door: Door, server: grpc.aio.Server, address: str) -> int:
     if port:
         return port
     raise ConfigError(
-        f"--listen: cannot listen on {address}: is the port taken, or the address another "
-        "machine's? Choose another, such as 127.0.0.1:0 for any port"
+        f"--listen: cannot listen on {address}: {_why_not(address)}; choose another, such as "
+        "127.0.0.1:0 for any port"
     )
+
+
+def _why_not(address: str) -> str:
+    """What the system says to it, which gRPC keeps to itself."""
+    host, port = parsed(address) or ("", 0)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, where in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.bind(where)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "is the port taken, or the address another machine's?"

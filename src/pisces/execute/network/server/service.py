@@ -168,8 +168,11 @@ class Service:
             self._forget(session)
             if ending.status != "OK":
                 self._hang_up_on(caller, ending)
+            await session.last_word()  # gRPC says one thing at a time, an ending, too
+            if ending.status != "OK":
                 await _abort(context, ending)
         finally:
+            session.break_off()
             self._forget(session)
             self._num_talking -= 1
             self._lose_line(caller.name)
@@ -220,7 +223,7 @@ class Service:
     async def _converse(self, session: Session, context: Any) -> Ending:
         """Read and write at once, until one is at its end or the session is ended."""
         reading = asyncio.ensure_future(self._read(session, context))
-        writing = asyncio.ensure_future(self._write(session, context))
+        session.writing = writing = asyncio.ensure_future(self._write(session, context))
         both: list[asyncio.Future[None]] = [reading, writing]
         ends: list[asyncio.Future[Any]] = [*both, session.ending]
         try:
@@ -232,9 +235,9 @@ class Service:
                     task.result()  # raises what it raised
             return GONE
         finally:
-            for task in both:
-                task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
+            session.fall_silent()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
     async def _read(self, session: Session, context: Any) -> None:
         while (data := await context.read()) is not grpc.aio.EOF:
@@ -245,6 +248,8 @@ class Service:
         async for data in session.words():
             await context.write(data)
             self.stats.sent_bytes += len(data)
+            if session.is_silent:
+                return
 
     def _forget(self, session: Session) -> None:
         if self._sessions.pop(session, None) is not None:

@@ -43,6 +43,8 @@ class Session:
         self.member: Member | None = None
         self.heard_at = clock()  # while a result is under way, only its parts count
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self.writing: asyncio.Future[None] | None = None  # as long as there is something to say
+        self.is_silent = False  # nothing more is said to it
         self._desk, self._shelf, self._clock = desk, shelf, clock
         self._told: dict[int, bool] = {}  # tasks it may send word of; is a result to come?
         self._unsaid: deque[FromServer | Task] = deque()
@@ -92,9 +94,24 @@ class Session:
         """Is nothing waiting to be sent?"""
         return not self._unsaid
 
+    def fall_silent(self) -> None:
+        """Say nothing more, but for what is being sent this moment."""
+        self.is_silent = True
+        self._has_words.set()
+
+    async def last_word(self) -> None:
+        """Until what was being sent is: for as long as who does not read keeps the line."""
+        if self.writing is not None:
+            await asyncio.wait([self.writing])
+
+    def break_off(self) -> None:
+        """The line is gone, and with it whatever was being sent."""
+        if self.writing is not None:
+            self.writing.cancel()
+
     async def words(self) -> AsyncIterator[bytes]:
-        """All that is to be said, as it is to be sent; never ends by itself."""
-        while True:
+        """All that is to be said, as it is to be sent; ends only when it falls silent."""
+        while not self.is_silent:
             while self._unsaid:
                 words = self._unsaid[0]  # there until it is sent: see has_said_all
                 if isinstance(words, Task):
@@ -103,8 +120,9 @@ class Session:
                 else:
                     yield to_client(words)
                 self._unsaid.popleft()
-            self._has_words.clear()
-            await self._has_words.wait()
+            if not self.is_silent:
+                self._has_words.clear()
+                await self._has_words.wait()
 
     async def _ordered(self, task: Task) -> AsyncIterator[bytes]:
         if self._desk.given.get(task.id) is not task:  # it was called off meanwhile

@@ -45,6 +45,7 @@ REASONS = {
     "ALERT_BAD_CERTIFICATE": "it refused this end's certificate",
     "ALERT_CERTIFICATE_UNKNOWN": "it refused this end's certificate",
 }
+_SAID = re.compile(r"Failed to add port to server")  # what we say ourselves, in plain words
 LONGEST = 1 << 14  # bytes of a line that is still looked at
 _LONGEST_REASON = 200
 _PATIENCE_S = 0.05  # for the rest of what may be a line of the core
@@ -204,10 +205,11 @@ class Sieve:
         found = None if is_rest else LINE.match(line)
         if found is None:
             return line
-        failed = _FAILED.match(line[found.end() :].decode(errors="replace"))
+        words = line[found.end() :].decode(errors="replace")
+        failed = _FAILED.match(words)
         if failed:
             self.refused(reason(failed["why"]))
-        return b"" if failed or found[1] == b"I" else line
+        return b"" if failed or found[1] == b"I" or _SAID.match(words) else line
 
 
 def _may_begin(text: bytes) -> bool:
