@@ -10,7 +10,7 @@ import multiprocessing
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -224,8 +224,8 @@ class Spread(Pool):
                     self._take(away, news)
                 case Died(why) | Evicted(why):
                     self._begin_anew(away, why)
-        except Exception:  # a full disk here, say
-            self._settle(away, lambda: away.future.set_exception(error))
+        except Exception as error:  # a full disk here, say
+            self._settle(away, error)
 
     def _take(self, away: _Away, news: News) -> None:
         for piece in news.pieces:
@@ -233,12 +233,9 @@ class Spread(Pool):
         if not news.over:
             self._asked[away.worker.ask("look")] = away
         elif news.error is not None:
-            error = news.error.from_a("process on another node")
-            self._settle(away, lambda: away.future.set_exception(error))
-        elif news.interrupted:
-            self._settle(away, lambda: away.future.set_exception(KeyboardInterrupt()))
+            self._settle(away, news.error.from_a("process on another node"))
         else:
-            self._settle(away, lambda: away.future.set_result(None))
+            self._settle(away, KeyboardInterrupt() if news.interrupted else None)
 
     def _begin_anew(self, away: _Away, why: str) -> None:
         away.num_deaths += 1
@@ -250,11 +247,14 @@ class Spread(Pool):
         away.worker = self._cluster.hire(Outpost, self._share)
         self._begin(away)
 
-    def _settle(self, away: _Away, settle: Callable[[], None]) -> None:
+    def _settle(self, away: _Away, error: BaseException | None) -> None:
         self._runs.discard(away)
         with suppress(Exception):  # it may be dead
             away.worker.end()
-        settle()
+        if error is None:
+            away.future.set_result(None)
+        else:
+            away.future.set_exception(error)
 
 
 def _write(folder: Path, piece: Piece) -> None:
