@@ -333,6 +333,28 @@ def test_a_run_with_a_link_that_leads_out_is_not_read(tmp_path: Path) -> None:
         assert b"secret" not in reply.body
 
 
+def test_runs_that_cannot_be_shown_do_not_keep_others_from_being_compared(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "here", some_lines())
+    linked = make_run(tmp_path / "runs" / "linked", some_lines())
+    (tmp_path / "secret").write_text("secret")
+    (linked / "config.toml").unlink()
+    (linked / "config.toml").symlink_to(tmp_path / "secret")
+    page = Page(tmp_path / "runs")
+    told = page.told("compare", run=["here", "gone", "linked"])
+    assert [run["id"] for run in told["runs"]] == ["here"]
+    assert [row["run"] for row in told["costs"]] == ["here"]
+    assert {run["id"]: run["why"].split(":")[0] for run in told["left_out"]} == {
+        "gone": "no such run in the folder watched",
+        "linked": "config.toml is a link that leads out of the folder watched",
+    }
+    before = told["revision"]
+    make_run(tmp_path / "runs" / "gone", some_lines(seed=2))
+    page.index._scan_at = 0.0
+    read_all(page.index)
+    told = page.told("compare", run=["here", "gone", "linked"], since=before)
+    assert [run["id"] for run in told["runs"]] == ["here", "gone"]
+
+
 def test_a_run_that_is_removed_is_said_to_be_gone(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs" / "run", some_lines())
     page = Page(tmp_path / "runs")

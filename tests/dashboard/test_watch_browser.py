@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -173,6 +175,44 @@ def test_a_run_that_is_replaced_is_shown_again(tmp_path: Path, open_tab: OpenTab
     tab.wrongs[:] = [wrong for wrong in tab.wrongs if missing not in wrong]
 
 
+def test_a_log_without_an_end_says_what_to_do(tmp_path: Path, open_tab: OpenTab) -> None:
+    lines = some_lines()
+    silent, damaged = make_run(tmp_path / "silent", lines[:40]), make_run(tmp_path / "hurt", lines)
+    (damaged / "events.jsonl").write_bytes(b"".join(map(encode, lines[:40])) + b"{garbage}\n")
+    stopped = {"kind": "stopped", "at": lines[-1]["at"], "reason": "interrupted"}
+    make_run(tmp_path / "interrupted", [*lines[:-1], stopped])
+    empty = make_run(tmp_path / "empty", [])
+    for run in (silent, damaged, empty):
+        os.utime(run / "events.jsonl", (time.time() - 4000,) * 2)
+    words = {
+        "silent": "silent: nobody has written for 1 h 6 min; pisces resume goes on with it",
+        "hurt": "silent: log damaged",
+        "interrupted": "interrupted: pisces resume goes on with it",
+        "empty": "not begun: nobody has written for 1 h 6 min; pisces resume begins it",
+    }
+    with serving(tmp_path) as server:
+        tab = open_tab(server.link, width=375)
+        for name, told in words.items():
+            tab.page.goto(of(server, name))
+            tab.page.locator(".head .badge", has_text=told).wait_for()
+            assert tab.page.locator(".head .badge").inner_text() == told
+            assert tab.fits(), name
+            tab.shot(f"narrow-{name}")
+
+
+def test_a_time_stands_in_one_line(tmp_path: Path, open_tab: OpenTab) -> None:
+    lines = [{**line, "at": 20.0 * line["at"]} for line in some_lines()]
+    make_run(tmp_path / "a", lines)
+    with serving(tmp_path) as server:
+        tab = open_tab(of(server, "a"))
+        drawn(tab)
+        assert re.fullmatch(r"\d\d min \d+ s", tile(tab, "Time"))
+        heights = (
+            "[...document.querySelectorAll('.tiles:not(.small) .big')].map((b) => b.offsetHeight)"
+        )
+        assert len(set(tab.page.evaluate(heights))) == 1
+
+
 def test_the_table_is_sorted_filtered_and_turned(server: Server, open_tab: OpenTab) -> None:
     tab = open_tab(of(server, RUN, "clients"))
     head = tab.page.get_by_role("columnheader", name="Picks")
@@ -284,7 +324,7 @@ def test_a_client_that_is_not_there_has_no_tables(server: Server, open_tab: Open
     assert tab.page.inner_text("#banner").startswith("demo/pisces-seed1 ")
     assert not tab.page.get_by_role("region", name="Tasks").is_visible()
     tab.shot("client-missing")
-    tab.wrongs[:] = [wrong for wrong in tab.wrongs if "status of 422" not in wrong]
+    tab.expected = "status of 422"
 
 
 @pytest.mark.parametrize("name", ["aggregations", "outliers"])
@@ -336,11 +376,34 @@ def test_runs_are_chosen_and_compared(server: Server, open_tab: OpenTab) -> None
     tab.page.get_by_label("Target", exact=True).fill("0.5")
     tab.page.get_by_label("Target", exact=True).press("Enter")
     drawn(tab)
-    assert tab.page.get_by_role("region", name="Costs").locator("tbody tr").count() == 4
+    tab.until("() => document.querySelectorAll('section[aria-label=Costs] tbody tr').length === 4")
     tab.shot("compare")
     tab.page.get_by_role("button", name="Take demo/fedbuff-seed2 out").click()
     tab.until("() => document.querySelectorAll('.chips li').length === 3")
     assert "target=0.5" in tab.page.url
+
+
+def test_a_run_that_is_gone_can_be_taken_out_of_a_comparison(
+    server: Server, open_tab: OpenTab
+) -> None:
+    tab = open_tab(f"{server.link}#/compare?run={quote(RUN)}&run=gone", width=375)
+    drawn(tab)
+    tab.page.get_by_text("gone is left out: no such run", exact=False).wait_for()
+    tab.page.get_by_role("button", name="Take gone out").click()
+    tab.until("() => document.querySelectorAll('.chips li').length === 1")
+    tab.page.get_by_text("gone is left out", exact=False).wait_for(state="hidden")
+
+
+def test_the_names_of_axes_fit_a_telephone(server: Server, open_tab: OpenTab) -> None:
+    runs = "&".join(f"run=demo/{p}-seed{s}" for p in ("pisces", "fedbuff") for s in (1, 2))
+    tab = open_tab(f"{server.link}#/compare?{runs}&target=0.3", width=375)
+    drawn(tab, 3)
+    tab.shot("narrow-compare")
+    outside = """() => [...document.querySelectorAll(".xtitle, .ytitle")].filter((title) => {
+        const [inner, outer] = [title, title.closest(".plot")].map((one) => one.getBoundingClientRect());
+        return inner.left < outer.left || inner.right > outer.right || inner.top < outer.top;
+    }).map((title) => title.textContent)"""  # noqa: E501
+    assert tab.page.evaluate(outside) == []
 
 
 def test_the_page_is_reached_by_keyboard(server: Server, open_tab: OpenTab) -> None:

@@ -267,6 +267,7 @@ def test_places(run: Run, tmp_path: Path) -> None:
         ("it.pdf", [], "can hold one figure: say which with --figure"),
         ("it.pdf", ["curve", "losses"], "can hold one figure"),
         ("it.png", ["curve"], "--pdf writes .pdf files, not 'it.png'"),
+        ("it.JPG", ["curve"], "--pdf writes .pdf files, not 'it.JPG'"),
     ):
         with pytest.raises((ConfigError, RunError), match=re.escape(words)):
             share(material, "pdf", tmp_path / place, names, 7.0)
@@ -274,6 +275,8 @@ def test_places(run: Run, tmp_path: Path) -> None:
     (written,), _ = share(material, "pdf", tmp_path / "deep" / "it.pdf", ["losses"], 7.0)
     assert written.read_bytes().startswith(b"%PDF")
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["it.pdf"]  # nothing half written
+    (written,), _ = share(material, "pdf", tmp_path / "v1.2", ["losses"], 7.0)  # no kind of file
+    assert written == tmp_path / "v1.2" / "losses.pdf"
 
 
 def test_widths() -> None:

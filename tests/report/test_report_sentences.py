@@ -150,14 +150,17 @@ def with_config(run: Run, share: float) -> Run:
 def test_a_comparison_says_what_was_compared(make_run: MakeRun) -> None:
     facts: dict[str, Any] = {"num_clients": 60, "max_staleness": 9}
     one, two = (
-        make_run("pisces", seed, {10.0: 0.9}, mean_staleness=m, distrusted=bad, **facts)
-        for seed, m, bad in ((1, 2.0, [1]), (2, 3.0, [1, 5, 7]))
+        make_run(
+            "pisces", seed, {10.0: 0.9}, num_aggregated=n, mean_staleness=m, distrusted=bad, **facts
+        )
+        for seed, n, m, bad in ((1, 10, 2.0, [1]), (2, 40, 3.0, [1, 5, 7]))
     )
     oort = make_run("oort", 1, {20.0: 0.9}, num_clients=60, max_staleness=0, mean_staleness=0.0)
     text = compared([with_config(run, 0.2) for run in (one, two, oort)])
     assert ": mlp on digits, 60 clients, 10 at a time, a fifth with wrong labels." in text
     assert (
-        "pisces: updates were 2.5 versions stale on average, the stalest 9; 1 to 3 clients were "
+        # of all 50 updates, as the histogram has it: (10 * 2 + 40 * 3) / 50
+        "pisces: updates were 2.8 versions stale on average, the stalest 9; 1 to 3 clients were "
         "distrusted." in text
     )
     assert "oort: no update was stale; no clients were distrusted." in text

@@ -13,6 +13,8 @@ from pisces.report.figures import Figure, bounded
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import target_of
 
+GONE = "no such run in the folder watched: it was removed or renamed, or is not there yet"
+
 
 class NoSuchRun(Exception):  # noqa: N818
     """No run of that name was found in the folder watched."""

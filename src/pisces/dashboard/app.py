@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pisces.dashboard.answer import Answer, NoSuchRun
+from pisces.dashboard.answer import GONE, Answer, NoSuchRun
 from pisces.dashboard.answers import ANSWERS
 from pisces.dashboard.asking import Asked, BadQuestion
 from pisces.dashboard.extra import needed
@@ -31,7 +31,6 @@ with needed():
 LARGE_BYTES = 8_000  # from here on an answer is compressed
 NUM_KEPT = 64  # answers, for whoever else looks at the same
 JSON = "application/json"
-GONE = "no such run in the folder watched: it was removed or renamed, or is not there yet"
 BUG = "the page could not be answered: a bug in Pisces; its terminal says more"
 _log = logging.getLogger(__name__)
 

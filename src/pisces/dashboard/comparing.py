@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from pisces.dashboard.answer import Answer, drawn, revision_of, run_named
+from pisces.dashboard.answer import GONE, Answer, NoSuchRun, drawn, revision_of, run_named
 from pisces.dashboard.asking import Asked, BadQuestion
-from pisces.dashboard.index import Index
+from pisces.dashboard.index import Index, Watched
 from pisces.dashboard.places import hidden
 from pisces.errors import PiscesError
 from pisces.report import figures
@@ -23,7 +23,7 @@ def comparison(index: Index, asked: Asked) -> Answer:
     names = asked.texts("run", MAX_COMPARED)
     if not names:
         raise BadQuestion("run: name at least one")
-    found = [run_named(index, name) for name in names]
+    found, left_out = _found(index, names)
     ledgers = [index.ledger(watched) for watched in found]
     target, metric = asked.number("target"), asked.text("metric") or None
 
@@ -38,6 +38,7 @@ def comparison(index: Index, asked: Asked) -> Answer:
                 }
                 for watched, ledger in zip(found, ledgers, strict=True)
             ],
+            "left_out": [{"id": name, "why": why} for name, why in left_out.items()],
             # Words name runs as the list does: paths below the folder watched.
             "figures": [_drawn_or_why(index, make, ledgers, target, metric) for make in makers],
             "costs": [
@@ -46,7 +47,22 @@ def comparison(index: Index, asked: Asked) -> Answer:
             ],
         }
 
-    return Answer(revision_of(index, *ledgers), make)
+    told = "" if not left_out else f".{len(names)}.{sorted(left_out.items())}"
+    return Answer(f"{revision_of(index, *ledgers)}{told}", make)
+
+
+def _found(index: Index, names: Sequence[str]) -> tuple[list[Watched], dict[str, str]]:
+    """Those that can be shown, and of the others why not; the first why where all are such."""
+    found: list[Watched] = []
+    left_out: dict[str, str] = {}
+    for name in names:
+        try:
+            found.append(run_named(index, name))
+        except (NoSuchRun, PiscesError) as error:
+            if len(left_out) == len(names) - 1:
+                raise
+            left_out[name] = GONE if isinstance(error, NoSuchRun) else str(error)
+    return found, left_out
 
 
 def _drawn_or_why(

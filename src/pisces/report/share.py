@@ -24,6 +24,8 @@ from pisces.report.paper import Paper, drawable, save
 WIDTHS = {"column": 3.3, "page": 7.0}  # inches of what most papers have
 NARROWEST, WIDEST = 2.0, 40.0
 KINDS = ("png", "svg", "pdf", "csv")
+# What people call files of pictures and numbers: who gives such a name does not mean a folder.
+FILES = (*KINDS, "jpg", "jpeg", "gif", "webp", "eps", "ps", "tif", "tiff", "html", "tsv", "xlsx")
 # A cell that begins so is a formula to a spreadsheet, and names come from whoever made the run.
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -140,7 +142,7 @@ def _draw(name: str, material: Material, path: Path, paper: Paper) -> bool:
 def _places(kind: str, place: Path, names: Sequence[str], *, is_chosen: bool) -> dict[str, Path]:
     """A path for each: in a folder, or the file itself where there is one figure."""
     suffix = place.suffix.lower().removeprefix(".")
-    if suffix in KINDS and suffix != kind:
+    if suffix in FILES and suffix != kind:
         raise ConfigError(f"--{kind} writes .{kind} files, not {place.name!r}: change its suffix")
     if suffix != kind:
         if place.exists() and not place.is_dir():

@@ -7,7 +7,7 @@ and no folder says: only how many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pisces.record.reader import Run
@@ -57,13 +57,13 @@ def harm_in(run: Run) -> Iterator[str]:
 def manners(row: Row, runs: Sequence[Run]) -> str:
     """How stale updates came in, and how many clients were no longer trusted."""
     own = [r.summary for r in runs if r.protocol == row.protocol and not is_cut_short(r)]
-    means = [s["mean_staleness"] for s in own if s["mean_staleness"] is not None]
-    if not means or row.max_staleness is None:
+    stale_ones = [s for s in own if s["mean_staleness"] is not None]
+    if not stale_ones or row.max_staleness is None:
         stale = "no update went into a version"
     elif row.max_staleness == 0:
         stale = "no update was stale"
     else:
-        mean = sum(means) / len(means)
+        mean = _mean_staleness(stale_ones)
         stale = (
             f"updates were {mean:.1f} versions stale on average, the stalest {row.max_staleness}"
         )
@@ -72,6 +72,13 @@ def manners(row: Row, runs: Sequence[Run]) -> str:
     whom = count(most, "client") if least == most else f"{least:,} to {most:,} clients"
     each = " in each run" if least == most > 0 and len(nums) > 1 else ""
     return f"{row.protocol}: {stale}; {whom} {'was' if most == 1 else 'were'} distrusted{each}."
+
+
+def _mean_staleness(summaries: Sequence[Mapping[str, Any]]) -> float:
+    """Over all updates of these runs, as a histogram of them has it: a long run counts for more."""
+    nums = [max(1, s["num_aggregated"]) for s in summaries]
+    total = sum(n * s["mean_staleness"] for n, s in zip(nums, summaries, strict=True))
+    return float(total / sum(nums))
 
 
 def share_of(share: float) -> str:

@@ -31,7 +31,7 @@ from pisces.report.figures import (
     timeline,
 )
 from pisces.report.figures.busy import spent
-from pisces.report.figures.figure import thinned
+from pisces.report.figures.figure import middle, thinned
 from pisces.report.ledger import Ledger
 
 OF_ONE: dict[str, Callable[[Ledger], Figure]] = {
@@ -310,6 +310,19 @@ def test_losses_with_the_clusters_that_dbscan_saw(tmp_path: Path, judge: str) ->
     assert 1.9 < high < 8.0
     assert len(band["y"]) == 3
     assert "clusters of 1 version" in figure.words
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_median_of_large_losses_is_one_of_them(tmp_path: Path) -> None:
+    lines = [
+        {**one, "loss": 1e308 if number % 2 else 1.5e308} if one["kind"] == "arrived" else one
+        for number, one in enumerate(HAND)
+    ]
+    told = [one["loss"] for one in lines if one["kind"] == "arrived"]
+    words = losses(ledger_of(tmp_path, lines)).words
+    assert f", {2 * np.median([loss / 2 for loss in told]):.4g} in the median" in words
+    assert middle([1e308, 1.5e308]) == 1.25e308
+    assert middle([1.0, 2.0, math.inf]) == 2.0
 
 
 def test_names_out_of_logs_are_never_markup(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ export function comparePage({ query, wake }) {
   const [curves, times, speedups] = pictures.map((picture) => picture.element);
   const costs = el("section", { "aria-label": "Costs" });
   const waiting = el("div", {});
+  const missing = el("div", {});
   const content = el("div", { class: "stack", hidden: true }, curves, el("div", { class: "pair" }, times, speedups), costs);
   const blank = el("div", {});
   let seen = null;
@@ -65,13 +66,14 @@ export function comparePage({ query, wake }) {
     content.hidden = false;
     const share = answer.runs.reduce((sum, run) => sum + run.share_read, 0) / answer.runs.length;
     fill(waiting, share < 1 ? reading(share) : null);
+    fill(missing, answer.left_out.map(({ id, why }) => el("p", { class: "problem", role: "status" }, `${id} is left out: ${why}.`)));
     fill(costs, el("h2", {}, "What they cost"), plainTable("Costs", columns(answer.costs), answer.costs));
     await Promise.all(answer.figures.map((figure, i) => pictures[i].show(figure)));
   }
 
   fill(chips, runs.map(chip));
   say(words, runs.length ? "Times are each run's own; speed-ups are paired by seed." : "");
-  const element = el("div", {}, el("div", { class: "head" }, el("h1", {}, "Compare"), words), chips, controls, blank, waiting, content);
+  const element = el("div", {}, el("div", { class: "head" }, el("h1", {}, "Compare"), words), chips, controls, blank, missing, waiting, content);
   return { element, update, title: "Compare", close: () => pictures.forEach((picture) => picture.close()) };
 }
 

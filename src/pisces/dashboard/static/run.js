@@ -10,6 +10,7 @@ import { clientsTab } from "./clients.js";
 import { overviewTab } from "./overview.js";
 import { runLink } from "./runs.js";
 
+const PATIENCE_S = 60; // between making a folder and its first line data is read, and workers begin
 const TABS = { overview: "Overview", clients: "Clients", aggregations: "Aggregations", outliers: "Outliers" };
 const MAKE = { overview: overviewTab, clients: clientsTab, aggregations: aggregationsTab, outliers: outliersTab };
 
@@ -49,7 +50,7 @@ export function runPage({ run, tab, client, wake }) {
   function showHead(glance) {
     say(title, glance.name);
     fill(path, el("a", { href: "#/" }, "Runs"), ` / ${run === "." ? "this run" : run}`);
-    fill(states, badge(glance.state, stateWords(glance)));
+    fill(states, badge(isLeft({ ...glance, silent: glance.silent_s }) ? "unbegun" : glance.state, stateWords(glance)));
     fill(progress, glance.is_whole || glance.problem ? progressBar(glance) : reading(glance.share_read));
     problem.hidden = !glance.problem;
     say(problem, glance.problem ? `The log cannot be read any further; what was read before is shown. ${glance.problem}` : "");
@@ -73,9 +74,17 @@ function missingTab({ run, name, client }) {
   return { element: noSuchPage(link), update: async () => {} };
 }
 
-function stateWords({ state, reason: why, silent_s: silent }) {
+function stateWords({ state, reason: why, silent_s: silent, problem }) {
+  if (problem) return "log damaged"; // below it stands what to do
   if (state === "silent") return `nobody has written for ${duration(silent)}; pisces resume goes on with it`;
-  return state === "finished" || state === "interrupted" ? reason(why) : "";
+  if (state === "interrupted") return "pisces resume goes on with it";
+  if (isLeft({ state, silent })) return `nobody has written for ${duration(silent)}; pisces resume begins it`;
+  return state === "finished" ? reason(why) : "";
+}
+
+/** Was it left before its first line? */
+function isLeft({ state, silent }) {
+  return state === "empty" && silent !== null && silent > PATIENCE_S;
 }
 
 function progressBar({ state, share_done: share, left_s: left, limit }) {

@@ -67,6 +67,7 @@ const STATES = {
   interrupted: ["warn", "interrupted"],
   silent: ["warn", "silent"],
   empty: ["", "about to begin"],
+  unbegun: ["warn", "not begun"],
 };
 
 /** A state's colour and word. */

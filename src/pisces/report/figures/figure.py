@@ -131,6 +131,11 @@ def thinned(values: ArrayLike, most: int = MOST_POINTS) -> Ints:
     return np.unique(np.concatenate(kept))
 
 
+def middle(values: ArrayLike) -> float:
+    """The median: of halves, since the sum of two numbers that a log may hold can be infinite."""
+    return 2.0 * float(np.median(np.asarray(values, np.float64) / 2.0))
+
+
 def seconds(value: float) -> str:
     """A duration in few letters: 7.5 s, 440 s, 2.8 h."""
     if value >= 1e4:

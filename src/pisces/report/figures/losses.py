@@ -21,6 +21,7 @@ from pisces.report.figures.figure import (
     axis,
     counted,
     layout_of,
+    middle,
     nothing,
     numbers,
     thinned,
@@ -106,7 +107,7 @@ def _layout(ledger: Ledger, told: Ints) -> dict[str, Any]:
     layout = layout_of(NAME, "version trained from", "loss", height=440)
     tasks = ledger.notes.tasks
     values = tasks["loss"][told]
-    if values.min() > 0 and values.max() / FAR_APART > np.median(values):
+    if values.min() > 0 and values.max() / FAR_APART > middle(values):
         layout["yaxis"]["type"] = "log"
     if np.any(tasks["is_outlier"][told] & (tasks["credits"][told] >= 0)):
         layout["xaxis"]["anchor"] = "y2"
@@ -139,8 +140,8 @@ def _words(
     tasks, clients = ledger.notes.tasks, ledger.notes.clients
     num_odd = int(np.count_nonzero(tasks["is_outlier"][told]))
     num_banned = int(np.count_nonzero(clients["distrusted_line"] >= 0))
-    middle = float(np.median(tasks["loss"][told]))
-    text = f"{counted(len(told), 'loss', 'losses')}, {middle:.4g} in the median; "
+    usual = middle(tasks["loss"][told])
+    text = f"{counted(len(told), 'loss', 'losses')}, {usual:.4g} in the median; "
     text += f"{counted(num_odd, 'outlier')}, {counted(num_banned, 'client')} distrusted"
     if clustering is None:
         why = "; the config tells of no judge by clusters, so none are shaded" if num_odd else ""

@@ -20,6 +20,7 @@ from pisces.report.figures.figure import (
     axis,
     counted,
     layout_of,
+    middle,
     nothing,
     numbers,
     seconds,
@@ -92,12 +93,12 @@ def _steps(at: Floats, limits: Floats) -> Trace:
 
 
 def _interval_words(apart: Floats, limits: Floats) -> str:
-    middle, most = seconds(float(np.median(apart))), seconds(float(apart.max()))
-    text = f"{counted(len(apart), 'version')}, {middle} apart in the median, {most} at most"
+    usual, most = seconds(middle(apart)), seconds(float(apart.max()))
+    text = f"{counted(len(apart), 'version')}, {usual} apart in the median, {most} at most"
     known = limits[~np.isnan(limits)]
     if not len(known):
         return f"{text}; the pacer has no limit in seconds, or its verdicts were not recorded."
-    return f"{text}; the pacer's limit is {seconds(float(np.median(known)))} in the median."
+    return f"{text}; the pacer's limit is {seconds(middle(known))} in the median."
 
 
 # --- of whom --------------------------------------------------------------------------------------

@@ -167,9 +167,7 @@ def compare_speedups(
         return nothing(name, title, f"How much faster {first} is {why}")
     looks = looks_of([row.protocol for row in rows])
     traces = [_speedup_trace(place, row, looks) for place, row in enumerate(others)]
-    layout = layout_of(
-        name, f"speed-up of {first}, in times to target (1: none)", "", height=_height(len(others))
-    )
+    layout = layout_of(name, f"speed-up of {first} (1: none)", "", height=_height(len(others)))
     layout["yaxis"] |= _category([row.protocol for row in others])
     layout["xaxis"]["rangemode"] = "tozero"
     line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1}
