@@ -158,6 +158,7 @@ def serve(
             resume=job.is_begun,
             recall=_each(metrics.add, recall),
             ready=lambda: ready(host),
+            share=config.record.share,
         )
 
 
