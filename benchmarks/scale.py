@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,7 @@ class Parts:
     """Seconds and calls of each part; what a part calls of another is that other's."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         self.calls: Counter[str] = Counter()
         self._within = ["the loop and the pace"]
         self._since = time.perf_counter()
@@ -162,12 +162,20 @@ def day(num: int, protocol: str, until_s: float, folder: Path) -> Iterator[Row]:
     cpu_s, told = time.process_time() - cpu, tally.summary()
     come = parts.calls["somebody comes or goes"]
     yield {
-        **{"table": "day", "num_clients": num, "protocol": protocol},
-        **{"virtual_h": told["at"] / 3600, "joined_at_first": at_first},
-        **{"comings_and_goings": come, "updates": told["num_updates"]},
-        **{"versions": told["versions"], "ticks": round(told["at"] / TICK_S)},
-        **{"set_up_s": set_up_s, "wall_s": time.perf_counter() - began, "cpu_s": cpu_s},
-        **{"rss_mb": resident_bytes() / 1e6, "log_mb": (folder / EVENTS).stat().st_size / 1e6},
+        "table": "day",
+        "num_clients": num,
+        "protocol": protocol,
+        "virtual_h": told["at"] / 3600,
+        "joined_at_first": at_first,
+        "comings_and_goings": come,
+        "updates": told["num_updates"],
+        "versions": told["versions"],
+        "ticks": round(told["at"] / TICK_S),
+        "set_up_s": set_up_s,
+        "wall_s": time.perf_counter() - began,
+        "cpu_s": cpu_s,
+        "rss_mb": resident_bytes() / 1e6,
+        "log_mb": (folder / EVENTS).stat().st_size / 1e6,
     }
     if protocol == NAMES[0]:
         yield from where(parts)
@@ -175,7 +183,7 @@ def day(num: int, protocol: str, until_s: float, folder: Path) -> Iterator[Row]:
 
 def where(parts: Parts) -> Iterator[Row]:
     total = sum(parts.seconds.values())
-    for name, seconds in parts.seconds.most_common():
+    for name, seconds in sorted(parts.seconds.items(), key=lambda part: -part[1]):
         num = parts.calls[name] or None
         each = 1e6 * seconds / num if num else None
         row = {"table": "where", "part": name, "times": num, "seconds": seconds, "us_each": each}
@@ -199,7 +207,8 @@ def size(num: int, until_s: float, folder: Path) -> Iterator[Row]:
     a_decision = [name for name in seconds if name.startswith(("who", "how", "the loop"))]
     num_events = sum(calls[name] for name in events)
     yield {
-        **{"table": "size", "num_clients": num},
+        "table": "size",
+        "num_clients": num,
         "made_us_per_client": 1e6 * made_s / num,
         "joined_us_per_client": 1e6 * joined_s / num,
         "joined_bytes_per_client": joined_bytes / num,
