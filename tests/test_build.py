@@ -240,7 +240,10 @@ def test_on_a_gpu_clients_are_batched() -> None:
     [
         (("train.precision=bf16",), "train.precision: bf16 is for batched training on a GPU"),
         (("train.precision=bf16", "train.backend=batched"), "use float32 here"),
-        (("train.workers=2", "train.backend=sequential"), "train.workers: only a pool has workers"),
+        (
+            ("train.workers=2", "train.backend=sequential"),
+            "train.workers: only a pool or a cluster has workers",
+        ),
         (("train.workers=2", "train.backend=batched"), "but the backend is batched"),
         (
             ("train.device=meta",),

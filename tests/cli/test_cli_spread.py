@@ -16,7 +16,7 @@ import pytest
 from clusters import PretendCluster, PretendWorker, Thing
 
 from pisces.cli import spread
-from pisces.cli.many import Job
+from pisces.cli.many import Job, jobs_of
 from pisces.cli.spread import Outpost, Spread, made_where, share_of
 from pisces.cluster.base import Share
 from pisces.config import Config, check
@@ -188,6 +188,12 @@ def test_workers_are_asked_to_interrupt(made: dict[str, Any], tmp_path: Path) ->
 def test_a_run_takes_a_gpu_where_it_is_to_train_on_one() -> None:
     assert share_of(check({"train": {"device": "cuda"}})) == Share(gpus=1.0)
     assert share_of(Config()) == Share()
+
+
+def test_a_comparison_counts_whole_logs(tmp_path: Path) -> None:
+    sampled = check({"record": {"share": 0.5}})
+    with pytest.raises(ConfigError, match=r"record\.share: must be 1 in a comparison"):
+        jobs_of(sampled, ["pisces"], [1], tmp_path)
 
 
 def test_one_spreads_runs_or_their_training() -> None:
