@@ -67,6 +67,18 @@ def test_what_is_shorter_than_the_model_is_never_too_long() -> None:
     assert given(rule, ways(5, 5.1, first=20)) == pytest.approx([5, 0.1])
 
 
+def test_lengths_of_a_version_that_was_undone_have_no_say() -> None:
+    rule = heard()
+    undo = rule.remember()
+    given(rule, ways(*[6.0] * 20, first=20))
+    undo()
+    assert given(rule, ways(6, 7, first=20)) == pytest.approx([6, 2])  # it is still 2
+    taken = heard()
+    taken.remember()
+    given(taken, ways(*[6.0] * 20, first=20))
+    assert given(taken, ways(17, 19, first=50)) == pytest.approx([17, 6])  # 18 is the longest
+
+
 def test_a_length_without_end_is_no_way_at_all() -> None:
     # Its square is infinite: what share of it is 2? It ends where it began, as in `clip.py`.
     far = update(40, [3e38, 1.0], base=[-3e38, 1.0])

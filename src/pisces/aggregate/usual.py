@@ -65,19 +65,20 @@ class Usual(Around):
         self._longest = longest
         self._enough = max(FEWEST, concurrency)
         self._lengths = Recent(MEMORY * self._enough)
+        self._news: list[tuple[int, float]] = []  # of the latest version, which may be undone
 
     def combine(
         self, weights: Weights, updates: Sequence[Update], view: View, rng: np.random.Generator
     ) -> Combination:
         """What the inner aggregator makes of updates none of which is too long."""
+        self._take_in_news()
         most, usual = self._limits(float(weights.parameters.norm()))
         lengths = lengths_of(updates)
         fitting = [
             update if length <= most else shortened(update, usual / length)
             for update, length in zip(updates, lengths, strict=True)
         ]
-        for update, length in zip(updates, lengths, strict=True):
-            self._lengths.put(update.client, min(length, most))
+        self._news = [(u.client, min(n, most)) for u, n in zip(updates, lengths, strict=True)]
         return self.inner.combine(weights, fitting, view, rng)
 
     def _limits(self, model: float) -> tuple[float, float]:
@@ -87,18 +88,25 @@ class Usual(Around):
         usual = self._lengths.median
         return max(self._longest * usual, model) or inf, usual
 
+    def _take_in_news(self) -> None:
+        for client, length in self._news:
+            self._lengths.put(client, length)
+        self._news = []
+
     def remember(self) -> Callable[[], None]:
-        """A copy: a state of so many clients takes longer to write than most versions to make."""
-        before, undo = self._lengths.copy(), self.inner.remember()
+        """The news is forgotten: to copy what so many clients sent would take long."""
+        self._take_in_news()
+        undo = self.inner.remember()
 
         def back() -> None:
-            self._lengths = before
+            self._news = []
             undo()
 
         return back
 
     def state(self) -> State:
         """The lengths, beside the inner aggregator's state."""
+        self._take_in_news()
         state = self.inner.state()
         state.values["lengths"] = self._lengths.told()
         return state
@@ -106,4 +114,5 @@ class Usual(Around):
     def restore(self, state: State) -> None:
         """Take both up; a state from before there were lengths has none."""
         self._lengths = Recent(MEMORY * self._enough, state.values.get("lengths", ()))
+        self._news = []
         self.inner.restore(state)
