@@ -335,6 +335,7 @@ def test_the_kernels_can_be_hidden_to_time_a_step_without_them() -> None:
         pytest.param(["network.py"], 2 + 3 + 1, id="network"),
         pytest.param(["flower.py"], 2 + 1 + 1, id="flower"),
         pytest.param(["soak.py"], 20 + 1, id="soak"),
+        pytest.param(["scale.py"], 3 + 8 + 2 * 2, id="scale"),
         pytest.param(["watching_index.py"], 2 + 15, id="watching"),
         pytest.param(["paper_mnist.py"], 4, id="paper", marks=needs_mnist),
         pytest.param(["comparison.py", "--jobs", "1"], 1, id="comparison", marks=needs_mnist),

@@ -22,7 +22,7 @@ from worlds import view
 from pisces import build, parts, protocols
 from pisces.build import resolved, settings_of, simulated, simulation
 from pisces.clients.checks import Limits
-from pisces.config import Config, check, parse
+from pisces.config import FREE, Config, check, described, parse
 from pisces.errors import ConfigError, DataError, MissingDataError, PiscesError
 from pisces.evaluate import Schedule
 from pisces.execute.availability import Always, Diurnal, Late, Markov, Trace
@@ -240,7 +240,10 @@ def test_on_a_gpu_clients_are_batched() -> None:
     [
         (("train.precision=bf16",), "train.precision: bf16 is for batched training on a GPU"),
         (("train.precision=bf16", "train.backend=batched"), "use float32 here"),
-        (("train.workers=2", "train.backend=sequential"), "train.workers: only a pool has workers"),
+        (
+            ("train.workers=2", "train.backend=sequential"),
+            "train.workers: only a pool or a cluster has workers",
+        ),
         (("train.workers=2", "train.backend=batched"), "but the backend is batched"),
         (
             ("train.device=meta",),
@@ -715,3 +718,34 @@ def test_limits_of_a_config_are_those_of_its_run() -> None:
     )
     with pytest.raises(ConfigError, match=r"max_buffered_bytes: the pace lets .* raise it"):
         built("limits.max_buffered_bytes=1000", "protocol=fedbuff")
+
+
+# --- a cluster ------------------------------------------------------------------------------------
+
+
+def on_ray(**ray: Any) -> Simulation:
+    return simulation(check({"train": {"backend": "ray", "ray": ray}}))
+
+
+def test_what_a_cluster_trains_with_decides_over_the_last_bits() -> None:
+    one_by_one = simulation(check({"train": {"backend": "sequential", "device": "cpu"}}))
+    assert on_ray().rounded_by() == one_by_one.rounded_by() == "one by one on cpu"
+    assert on_ray(gpus_per_worker=0.5).rounded_by() == "batched on cuda"
+    assert on_ray(trainer="batched").rounded_by() == "batched on cpu"
+    assert on_ray(trainer="sequential", gpus_per_worker=1.0).trained_by() == (
+        "ray (one by one on cuda)"
+    )
+
+
+def test_settings_of_a_cluster_that_would_do_nothing_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"train\.ray: says how a cluster trains, but the back"):
+        simulation(check({"train": {"backend": "pool", "ray": {"address": "local"}}}))
+    with pytest.raises(ConfigError, match=r"train\.precision: bf16 is for batched training on a"):
+        simulation(check({"train": {"backend": "ray", "precision": "bf16"}}))
+    values = {"backend": "ray", "precision": "bf16", "ray": {"gpus_per_worker": 1.0}}
+    assert simulation(check({"train": values})).precision == "bf16"
+
+
+def test_where_a_run_is_trained_does_not_change_what_it_is() -> None:
+    far = check({"train": {"backend": "ray", "ray": {"address": "ray://there:10001"}}})
+    assert described(far, FREE) == described(Config(), FREE)

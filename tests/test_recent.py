@@ -138,3 +138,14 @@ def test_a_distance_by_hand() -> None:
     pool = [1.0, 3.0, 5.0, 9.0]
     assert [distance_of_nearest(pool, 4.0, num) for num in (1, 2, 3, 4)] == [1.0, 1.0, 3.0, 5.0]
     assert median_distance(pool, 4.0) == 2.0
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    one = Recent(3, [(0, 5.0), (1, 1.0), (2, 3.0)])
+    other = one.copy()
+    one.put(0, 9.0)
+    one.put(3, 7.0)
+    assert other.told() == [(0, 5.0), (1, 1.0), (2, 3.0)]
+    other.put(4, 2.0)  # the oldest makes room there, too
+    assert (other.told(), other.median) == ([(1, 1.0), (2, 3.0), (4, 2.0)], 2.0)
+    assert one.told() == [(2, 3.0), (0, 9.0), (3, 7.0)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def view(
         table.free,
         table.unseen,
         table.changes,
-        _running(running, max_steps),
+        partial(_running, running, max_steps),
         tuple(buffer),
         history,
     )

@@ -210,11 +210,11 @@ class Coordinator:
         """
         view = self._view()
         pace = self._decisions.pace(view)
-        remembered = self._aggregator.state()
+        undo = self._aggregator.remember()
         combination = self._aggregator.combine(self.weights, view.buffer, view, self._aggregate_rng)
         published = combination.published or combination.weights
         if not all(map(self._manager.is_sound, (combination.weights, published))):
-            self._aggregator.restore(remembered)
+            undo()
             self._drop_buffer(NOT_FINITE)
             return
         self.weights, self.published = combination.weights, published

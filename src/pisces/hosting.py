@@ -159,6 +159,7 @@ def serve(
             resume=job.is_begun,
             recall=_each(metrics.add, recall),
             ready=lambda: ready(host),
+            share=config.record.share,
         )
 
 

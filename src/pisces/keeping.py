@@ -28,6 +28,7 @@ from pisces.record.blobs import digest
 from pisces.record.checkpoint import FOLDER, MISFITS, Checkpoints, Saved, Store, misfit
 from pisces.record.keeper import Keeper
 from pisces.record.lines import Line
+from pisces.record.summary import Tally
 from pisces.record.writer import CONFIG, EVENTS, Position, RunFolder
 from pisces.stop import REASONS
 
@@ -132,12 +133,14 @@ class Kept:
         made: Mapping[str, Any],
         clock: Callable[[], float],
         tape: Tape | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self._folder, self._coordinator, self._made = folder, coordinator, made
         self._clock = clock
         self._spent_s = 0.0  # by processes before this one
         self._store = Store(folder.path)
         self._tape = tape
+        self._tally = tally  # to be saved, where the log is not enough to count again
         self._segments: list[int] = []  # of the journal, that the kept checkpoints go on from
 
     @property
@@ -171,6 +174,8 @@ class Kept:
         if self._tape is not None:
             self._tape.sync()
         state = self._coordinator.state()
+        if self._tally is not None:
+            state.add("tally", self._tally.state())
         return Saved(state, self._folder.position, self._made, software(), self.wall_s)
 
     # --- taking up --------------------------------------------------------------------------------
@@ -210,6 +215,8 @@ class Kept:
             check_kinds(begun.values, saved.state.values)
             check_kinds(begun.arrays, saved.state.arrays)
             self._coordinator.restore(saved.state)
+            if self._tally is not None:
+                self._tally.restore(saved.state.part("tally"))
             if not isinstance(self._coordinator.reason, str | None):
                 raise TypeError(f"reason is {_kind(self._coordinator.reason)}, not text")
         except MISFITS as error:

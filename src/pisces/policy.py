@@ -9,7 +9,7 @@ contract brings defaults for its rare verbs, so a simple policy stays a few line
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -197,7 +197,8 @@ class Aggregator(Policy, Protocol):
     """How are updates combined?
 
     Should the new weights not be finite, nobody takes them, and what `combine` remembered is undone
-    by restoring the state of before: so it makes new tensors and changes none that its state holds.
+    (`remember`) by restoring the state of before: so it makes new tensors and changes none that its
+    state holds.
     """
 
     def combine(
@@ -205,6 +206,11 @@ class Aggregator(Policy, Protocol):
     ) -> Combination:
         """The next version's weights out of the current ones and at least one update."""
         ...
+
+    def remember(self) -> Callable[[], None]:
+        """Before `combine`: how to undo it. To be overridden where the state is long to write."""
+        state = self.state()
+        return lambda: self.restore(state)
 
     def require_room(self, num_clients: int, weights: Weights) -> None:
         """Refuse so many clients, if what it remembers of each would take too much memory."""

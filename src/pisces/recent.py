@@ -50,6 +50,12 @@ class Recent:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def copy(self) -> Recent:
+        """Another one, which knows the same."""
+        other = Recent(self._most)
+        other._numbers, other._sorted = self._numbers.copy(), self._sorted.copy()
+        return other
+
     def told(self) -> list[tuple[int, float]]:
         """Clients and numbers, oldest first."""
         return list(self._numbers.items())

@@ -81,6 +81,7 @@ class Job:
             resume=self.is_begun,
             recall=recall,
             progress=progress,
+            share=self.config.record.share,
         )
 
 

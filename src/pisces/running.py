@@ -28,6 +28,7 @@ from pisces.models.flat import named_tensors
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.journal import Journaling
 from pisces.record.lines import Line, Memory, Recorder, Tee
+from pisces.record.sample import WHOLE_KINDS
 from pisces.record.summary import Tally
 from pisces.record.trackers.base import Tracker
 from pisces.record.trackers.guarded import Tracked
@@ -72,6 +73,7 @@ def run(
     ready: Callable[[], None] = lambda: None,
     trackers: Sequence[Tracker] = (),
     progress: bool = False,
+    share: float = 1.0,
 ) -> Ran:
     """Run a federation to its end, on the executor that `opens` gives.
 
@@ -80,11 +82,15 @@ def run(
     `Terminated`. `about` is written to the folder's config; `made` says what the run is, beside
     what the federation says; `tensors` are what is saved of the last version. `ready` is called
     when nothing keeps it from beginning. The `trackers` hear of it beside all else: what they do
-    changes nothing. With `progress` it is shown while it goes on.
+    changes nothing. With `progress` it is shown while it goes on. The log tells of a `share` of the
+    clients, the summary of all.
     """
     about = about or made_here(protocol, federation.seed)
     what = identity(federation, protocol, made)
     tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
+    if folder is not None:
+        folder.write_sample(share)
+    is_sampled = folder is not None and folder.is_sampled
     path = None if folder is None else folder.path
     # First to disk, or to memory if there is no folder: what is shown anywhere is kept already.
     tracked, shown = Tracked(trackers), _followers(federation, protocol) if progress else []
@@ -97,10 +103,15 @@ def run(
         _on_signals(wired[0], also_terminated=checkpoints is not None) as heard,
     ):
         coordinator, tape = wired
-        kept = folder and Kept(folder, coordinator, what, clock, tape)
+        kept = folder and Kept(
+            folder, coordinator, what, clock, tape, tally if is_sampled else None
+        )
         if kept and resume:
             for line in kept.take_up(about, federation.weights.flat.device):
-                tally.add(line)
+                if is_sampled and line["kind"] not in WHOLE_KINDS:
+                    continue  # the tally was saved; who shows the run counts from here on
+                if not is_sampled:
+                    tally.add(line)
                 recall(line)
                 tracked.add(line)
                 for follower in shown:

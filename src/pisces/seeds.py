@@ -21,3 +21,10 @@ def derive(seed: int, *names: str | int) -> int:
 def generator(seed: int, *names: str | int) -> np.random.Generator:
     """A numpy generator for the thing called `names`."""
     return np.random.Generator(np.random.PCG64(derive(seed, *names)))
+
+
+def nth_draw(number: int, seed: int, *names: str | int) -> float:
+    """What `generator(seed, *names).random(n)[number]` is, without drawing those before it."""
+    bits = np.random.PCG64(derive(seed, *names))
+    bits.advance(number)
+    return float(np.random.Generator(bits).random())

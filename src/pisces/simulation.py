@@ -41,6 +41,7 @@ from pisces.stop import Stop
 from pisces.train.base import Loss, Precision, Recipe
 from pisces.types import Plan
 
+EVALUATED = "evaluated"
 Seconds = float | Sequence[float] | NDArray[np.float64]
 
 
@@ -60,7 +61,8 @@ class Result:
 
     def curve(self, metric: str = "accuracy") -> list[tuple[float, float]]:
         """The (seconds, value) pairs of a metric."""
-        evaluated = [(e["at"], metrics_of(e)) for e in self.lines if e["kind"] == "evaluated"]
+        told = self.memory.lines if self.folder is None else Run.open(self.folder).events(EVALUATED)
+        evaluated = [(e["at"], metrics_of(e)) for e in told if e["kind"] == EVALUATED]
         return curve(evaluated, metric)
 
     def __repr__(self) -> str:
@@ -115,6 +117,7 @@ def simulate(
     resume: bool = False,
     trackers: tracking.Trackers = (),
     progress: bool = False,
+    share: float = 1.0,
 ) -> Result:
     """Run one protocol in virtual time over clients with data of your own.
 
@@ -140,7 +143,8 @@ def simulate(
     policies: a second run begins as the first did. `trackers` hear of it besides, by name
     ("tensorboard", "mlflow", "wandb", "csv") or as objects, also of your own.
     With `progress` it is shown while it goes on: on a terminal as by `pisces run`, in a notebook
-    below its cell, else by a line now and then.
+    below its cell, else by a line now and then. The log in `out` has the lines of a `share` of the
+    clients, for runs of very many.
     """
     _check_types(model, plan)
     data = _data(clients, test)
@@ -187,6 +191,7 @@ def simulate(
         resume=resume,
         trackers=tracking.made(trackers, out=out),
         progress=progress,
+        share=share,
     )
 
 
@@ -212,6 +217,7 @@ def run(
     journaling: Journaling | None = None,
     trackers: Sequence[Tracker] = (),
     progress: bool = False,
+    share: float = 1.0,
 ) -> Result:
     """Run a simulation to its end.
 
@@ -245,6 +251,7 @@ def run(
         journaling=journaling,
         trackers=trackers,
         progress=progress,
+        share=share,
     )
     load_flat(model, ran.weights)
     return Result(model.cpu().eval(), ran.summary, ran.folder, ran.memory)

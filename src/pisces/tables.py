@@ -346,6 +346,9 @@ class Record(Section):
     decisions: bool = Field(
         True, description="why clients were picked and versions made, in events.jsonl"
     )
+    share: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0, description="of the clients whose lines are written; below 1: a sampled log"
+    )
     trackers: list[str] = Field(
         [], description="whom to tell besides: tensorboard, mlflow, wandb, csv"
     )

@@ -213,4 +213,7 @@ def test_what_it_remembered_of_a_version_can_be_undone(
     before = aggregator.state()
     combined(aggregator, between)
     aggregator.restore(before)
+    undo = aggregator.remember()
+    combined(aggregator, between)
+    undo()
     assert_same(combined(aggregator, second), combined(other, second))

@@ -7,6 +7,7 @@ import math
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -205,3 +206,12 @@ def test_who_has_no_session_never_comes(tmp_path: Path) -> None:
     world = Trace(written(tmp_path, "t.csv", CSV + "1,2.0,3.0\n"))
     assert world.first_sessions(2).tolist() == [[math.inf, math.inf], [2.0, 3.0]]
     assert world.first_sessions(0).shape == (0, 2)
+
+
+def test_diurnal_hours_are_drawn_by_client_however_many_there_are() -> None:
+    world = Diurnal(86400.0, 0.3, seed=7)
+    many = world.first_sessions(5000)
+    assert np.array_equal(world.first_sessions(5000), many)
+    assert np.array_equal(world.first_sessions(17), many[:17])
+    for client in (0, 1, 63, 64, 4999):
+        assert next(world.sessions(client)) == tuple(many[client].tolist())

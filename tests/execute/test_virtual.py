@@ -15,7 +15,8 @@ from runs import NUM_EXAMPLES, START, NoopTrainer, Sessions, World, any_world, t
 from torch import nn
 
 from pisces.data.federated import FederatedData
-from pisces.errors import ConfigError
+from pisces.errors import ConfigError, RunError
+from pisces.execute.availability import Availability, Diurnal
 from pisces.execute.failures import Failures, Fate, Kind
 from pisces.execute.latency import PerClient
 from pisces.execute.virtual import VirtualExecutor
@@ -549,3 +550,48 @@ def test_a_task_called_off_before_its_client_falls_silent_silences_nobody() -> N
     executor._failures = Failures()
     executor.submit(task(1, 0))
     assert told(rest(executor)) == [("arrived", 11.0, 0, 1)]
+
+
+class OneByOne(Availability):
+    """The sessions of another, which has to be asked client by client."""
+
+    def __init__(self, inner: Availability) -> None:
+        self._inner = inner
+
+    def sessions(self, client: int) -> Iterator[tuple[float, float]]:
+        return self._inner.sessions(client)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    share=st.floats(0.05, 0.95),
+    seed=st.integers(0, 99),
+    chances=st.tuples(*[st.floats(0, 0.3)] * 3),
+    before=st.integers(0, 40),
+)
+def test_a_timetable_makes_the_same_run_as_asking_each_client(
+    share: float, seed: int, chances: tuple[float, float, float], before: int
+) -> None:
+    def executor(availability: Availability) -> VirtualExecutor:
+        latency = PerClient(np.linspace(1.0, 7.0, 6), jitter=0.5, seed=seed)
+        failures = Failures(*chances, return_after_s=3.3, seed=seed)
+        more = {"layout": START.layout, "availability": availability, "failures": failures}
+        return VirtualExecutor(NoopTrainer(), np.full(6, 40), latency, **more)  # type: ignore[arg-type]
+
+    world = Diurnal(20.0, share, seed)
+    one, other = executor(world), executor(OneByOne(world))
+    events = drive(one, before, 0)
+    assert facts(events) == facts(drive(other, before, 0))
+    num = sum(not isinstance(e, Left) for e in events)
+    restored = executor(world)
+    restored.restore(through_json(one.state()))
+    assert facts(drive(restored, 40, num)) == facts(drive(other, 40, num))
+    assert not one._sessions  # no generator of anybody
+
+
+def test_a_checkpoint_with_other_hours_of_the_day_is_refused() -> None:
+    world = World(availability=Diurnal(20.0, 0.5))
+    state = world.executor().state()
+    del state.values["num_stretches"]  # as before there were timetables
+    with pytest.raises(RunError, match="other hours"):
+        world.executor().restore(state)

@@ -16,7 +16,7 @@ Control Optim. 1992. Differs from theirs: it forgets, theirs is over all there e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -79,6 +79,16 @@ class Averaged(Around):
         made = self.inner.combine(weights, updates, view, rng)
         average = self._average.add(made.weights.flat, len(updates))
         return replace(made, published=Weights(average, weights.layout))
+
+    def remember(self) -> Callable[[], None]:
+        """What both do."""
+        before, undo = self._average.state(), self.inner.remember()
+
+        def back() -> None:
+            self._average.restore(before)
+            undo()
+
+        return back
 
     def state(self) -> State:
         """The average so far, and the inner aggregator's state."""

@@ -26,7 +26,7 @@ shortens none of them. docs/decisions/015 has numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Annotated
 
@@ -86,6 +86,16 @@ class Usual(Around):
             return FIRST * model or inf, 0.0
         usual = self._lengths.median
         return max(self._longest * usual, model) or inf, usual
+
+    def remember(self) -> Callable[[], None]:
+        """A copy: a state of so many clients takes longer to write than most versions to make."""
+        before, undo = self._lengths.copy(), self.inner.remember()
+
+        def back() -> None:
+            self._lengths = before
+            undo()
+
+        return back
 
     def state(self) -> State:
         """The lengths, beside the inner aggregator's state."""

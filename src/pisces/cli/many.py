@@ -62,6 +62,11 @@ def jobs_of(base: Config, protocols: Sequence[str], seeds: Sequence[int], out: P
 
     if not protocols:
         raise ConfigError("--protocols needs at least one protocol, such as pisces,fedbuff")
+    if base.record.share < 1:
+        raise ConfigError(
+            f"record.share: must be 1 in a comparison, which counts whole logs, not "
+            f"{base.record.share}"
+        )
     jobs = []
     for seed in seeds:
         for protocol in protocols:

@@ -78,6 +78,7 @@ class ClientManager:
         self._limits = limits or Limits()
         self._most_buffered = most_buffered(1, layout, self._limits)
         self._running_columns = RunningColumns()
+        self._task_of: dict[int, int] = {}  # client -> its running task
         self._view: View | None = None
         self._view_mark = (0.0, 0, 0)  # when and after which change it was taken
 
@@ -94,7 +95,7 @@ class ClientManager:
                 free=self.table.free,
                 unseen=self.table.unseen,
                 changes=self.table.changes,
-                running=self._running_columns.seen(),
+                look_at_running=self._running_columns.look(),
                 buffer=tuple(self.buffer),
                 history=self.history,
                 plans=plans,
@@ -103,8 +104,10 @@ class ClientManager:
 
     def start(self, task: Task, at: float) -> Started:
         """A task was handed to its client."""
+        self._view = None  # so that nobody has to put it aside who does not look at it
         self.running[task.id] = (task, at)
         self._running_columns.add(task, at)
+        self._task_of[task.client] = task.id
         self.table.start(task.client)
         return Started(at, task.id, task.client, task.version, task.plan.max_steps)
 
@@ -197,6 +200,7 @@ class ClientManager:
         self._running_columns = RunningColumns()
         for task, at in running:
             self._running_columns.add(task, at)
+        self._task_of = {task.client: task.id for task, _ in running}
         self.buffer = [load_update(update, state, layout) for update in values["buffer"]]
         self.history = [Evaluated(*e) for e in values["history"]]
 
@@ -225,7 +229,7 @@ class ClientManager:
         if not 0 <= event.client < self.table.num_clients:
             return replace(event, task_id=None)
         self.table.leave(event.client)
-        task_id = self._task_of(event.client)
+        task_id = self._task_of.get(event.client)
         if task_id is not None:
             self._end(task_id)
         return replace(event, task_id=task_id)
@@ -241,15 +245,16 @@ class ClientManager:
     def _runs(self, task_id: int, client: int) -> bool:
         return task_id in self.running and self.running[task_id][0].client == client
 
-    def _task_of(self, client: int) -> int | None:
-        if not self.table.facts.running[client]:
-            return None
-        return next(task.id for task, _ in self.running.values() if task.client == client)
-
     def _end(self, task_id: int) -> None:
+        self.table.end(self._forget(task_id).client)
+
+    def _forget(self, task_id: int) -> Task:
+        """The task runs no longer."""
+        self._view = None  # as in `start`
         task, _ = self.running.pop(task_id)
         self._running_columns.remove(task_id)
-        self.table.end(task.client)
+        self._task_of.pop(task.client, None)
+        return task
 
     def _arrive(self, event: Arrived, wanted: Callable[[Update], bool]) -> list[Entry]:
         if not self._runs(event.task_id, event.client):
@@ -269,8 +274,7 @@ class ClientManager:
             arrived_at=event.at,
             latency_s=event.at - started_at,
         )
-        del self.running[task.id]
-        self._running_columns.remove(task.id)
+        self._forget(task.id)
         self.num_updates += 1
         self.table.report(update)
         verdict = Verdict() if self._judge is None else self._judge.judge(update)

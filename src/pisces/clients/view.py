@@ -39,10 +39,15 @@ class View:
     free: Members
     unseen: Members
     changes: Changes
-    running: Running
+    look_at_running: Callable[[], Running]
     buffer: Sequence[Update]
     history: Sequence[Evaluated] = ()
     plans: Plans = one_plan
+
+    @cached_property
+    def running(self) -> Running:
+        """The running tasks. Columns of them are made for whoever looks, and only then."""
+        return self.look_at_running()
 
     @property
     def plan(self) -> Plan:

@@ -44,6 +44,7 @@ class RayCluster(Cluster):
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
             _connect(address, num_cpus)
+            _print_nothing(True)
         self._kind = ray.remote(_Holder)
 
     def nodes(self) -> Mapping[str, str]:
@@ -85,6 +86,7 @@ class RayCluster(Cluster):
         if self._is_ours and ray.is_initialized():
             with _signals_kept():
                 ray.shutdown()
+            _print_nothing(False)
 
 
 class _Actor(Worker):
@@ -180,6 +182,11 @@ def _unreachable(address: str, why: str) -> ConfigError:
         f"no Ray cluster at {address!r} ({why}): start one with `ray start --head`; its address is "
         "auto on its own machines, ray://HOST:10001 elsewhere, and local starts one here"
     )
+
+
+def _print_nothing(nothing: bool) -> None:
+    """Ray tells of deaths on standard output, which is a command's own; its debugger does this."""
+    ray._private.worker._worker_logs_enabled = not nothing
 
 
 @contextmanager

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.errors import ConfigError, DataError
+from pisces.execute.timetable import Daily, Firsts, Timetable, daily_sessions
 from pisces.execute.trace import read_trace, trace_number
-from pisces.seeds import generator
+from pisces.seeds import generator, nth_draw
 
 Session: TypeAlias = tuple[float, float]
 
@@ -39,6 +40,10 @@ class Availability(Protocol):
         never = (math.inf, math.inf)
         first = [next(self.sessions(client), never) for client in range(num_clients)]
         return np.array(first, np.float64).reshape(num_clients, 2)
+
+    def timetable(self, num_clients: int) -> Timetable:
+        """Everybody's sessions in order of time, if they can be had so, or else the first ones."""
+        return Firsts(self.first_sessions(num_clients))
 
 
 class Always(Availability):
@@ -93,21 +98,40 @@ class Diurnal(Availability):
                 "at 0 nobody would ever come"
             )
         self._period_s = period_s
-        self._share = online_share
+        self._online_s = math.inf if online_share == 1 else online_share * period_s
         self._seed = seed
 
     def sessions(self, client: int) -> Iterator[Session]:
         """One session a period; the first may have begun before the run."""
-        if self._share == 1:
+        if self._online_s == math.inf:
             yield 0.0, math.inf
             return
-        phase_s = self._period_s * generator(self._seed, "availability", client).random()
+        hour = np.array([self._period_s * nth_draw(client, self._seed, "hours")])
         for period in count(-1):
-            joins_at = phase_s + period * self._period_s
-            next_at = phase_s + (period + 1) * self._period_s
-            leaves_at = min(_after(joins_at, self._share * self._period_s), next_at)
+            joins_at, leaves_at = self._nth(hour, period)[0].tolist()
             if leaves_at > 0:
-                yield max(joins_at, 0.0), leaves_at
+                yield joins_at, leaves_at
+
+    def first_sessions(self, num_clients: int) -> NDArray[np.float64]:
+        """All at once: the same as asking each."""
+        if self._online_s == math.inf:
+            return Always().first_sessions(num_clients)
+        hours = self._hours(num_clients)
+        early, late = self._nth(hours, -1), self._nth(hours, 0)
+        return np.where(early[:, 1:] > 0, early, late)
+
+    def timetable(self, num_clients: int) -> Timetable:
+        """All sessions, without a generator for each client."""
+        if self._online_s == math.inf:
+            return super().timetable(num_clients)
+        return Daily(self._hours(num_clients), self._period_s, self._online_s)
+
+    def _hours(self, num_clients: int) -> NDArray[np.float64]:
+        """When in a period each client comes: one draw each, in the order of their ids."""
+        return self._period_s * generator(self._seed, "hours").random(num_clients)
+
+    def _nth(self, hours: NDArray[np.float64], period: int) -> NDArray[np.float64]:
+        return daily_sessions(hours, period, self._period_s, self._online_s)
 
 
 class Trace(Availability):

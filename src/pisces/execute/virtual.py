@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pisces.errors import ConfigError
+from pisces.errors import ConfigError, RunError
 from pisces.execute.availability import Always, Availability
 from pisces.execute.base import Capabilities, Executor
 from pisces.execute.comings import Comings
@@ -82,8 +82,9 @@ class VirtualExecutor(Executor):
         self._failures = failures or Failures()
         self._capabilities = Capabilities(cancels=True, pulls=True, num_clients=len(num_examples))
         self._now = 0.0
-        # First sessions are planned first: at one instant they go before what is in the heap.
-        self._comings = Comings(self._availability.first_sessions(len(num_examples)))
+        # These are planned first: at one instant they go before what is in the heap, where later
+        # sessions are, if the timetable has only the first ones.
+        self._comings = Comings(self._availability.timetable(len(num_examples)))
         self._heap: list[_Due] = []
         self._num_planned = 0
         self._turns = np.zeros(len(num_examples), np.int32)  # tasks given to each client so far
@@ -245,9 +246,9 @@ class VirtualExecutor(Executor):
     # --- happening --------------------------------------------------------------------------------
 
     def _come_and_go(self, at: float) -> list[Event]:
-        """All first comings and goings of this instant."""
+        """All comings and goings of this instant, but for those in the heap."""
         clients, come = self._comings.take()
-        if come.all():
+        if come.all() and not (self._away or self._silent):
             self._online[clients] = self._present[clients] = True
             return self._joined(at, clients)
         events: list[Event] = []
@@ -295,7 +296,8 @@ class VirtualExecutor(Executor):
 
     def _end_session(self, due: _Due) -> list[Event]:
         self._online[due.client] = False
-        self._plan_session(due.client)
+        if not self._comings.are_all:
+            self._plan_session(due.client)
         if not self._present[due.client]:
             return []
         self._present[due.client] = False
@@ -370,6 +372,7 @@ class VirtualExecutor(Executor):
         state.arrays |= {f"result/{i}": o.weights.flat for i, o in self._results.items()}
         state.arrays |= {name: getattr(self, f"_{name}").copy() for name in _COLUMNS}
         state.arrays["comings_at"], state.arrays["comings"] = self._comings.left()
+        state.values["num_stretches"] = self._comings.num_stretches
         state.add("trainer", self._trainer.state())
         return state
 
@@ -381,7 +384,7 @@ class VirtualExecutor(Executor):
         self._num_planned = values["num_planned"]
         for name in _COLUMNS:
             setattr(self, f"_{name}", np.array(state.arrays[name]))
-        self._comings.restore(state.arrays["comings_at"], state.arrays["comings"])
+        self._restore_comings(state)
         self._away = dict(values["away"])
         self._silent = {client: (task_id, at) for client, (task_id, at) in values["silent"]}
         tasks = [load_task(task, state, self._layout) for task in values["running"]]
@@ -397,6 +400,15 @@ class VirtualExecutor(Executor):
         }
         self._sessions = {}
         self._trainer.restore(state.part("trainer"))
+
+    def _restore_comings(self, state: State) -> None:
+        if self._comings.are_all and "num_stretches" not in state.values:
+            raise RunError(
+                "this checkpoint is of an older version, in which clients had other hours of the "
+                "day: go on with that version, or make the run again"
+            )
+        num_stretches = state.values.get("num_stretches", 1)
+        self._comings.restore(state.arrays["comings_at"], state.arrays["comings"], num_stretches)
 
 
 _COLUMNS = ("turns", "num_sessions", "online", "present")  # one value per client, all saved alike

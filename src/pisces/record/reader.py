@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pisces.errors import RunError
 from pisces.policy import ANSWERS
 from pisces.record.lines import Line
+from pisces.record.sample import KIND, WHOLE_KINDS
 from pisces.record.sound import is_line, is_summary
 from pisces.record.summary import Tally, curve, metrics_of, time_to_target
 from pisces.record.writer import CLIENTS, CONFIG, EVENTS, MODEL, SUMMARY, read_file
@@ -112,8 +113,20 @@ class Run:
             tally.add(line)
         return tally
 
-    def events(self, kind: str | None = None) -> Iterator[Line]:
-        """The lines one by one, or those of one kind; a last line cut short is left out."""
+    @cached_property
+    def sampled(self) -> float | None:
+        """Of what share of the clients the log tells; `None`: of all."""
+        first = next(self.events(sampled_too=True), {})
+        return first["share"] if first.get("kind") == KIND else None
+
+    def events(self, kind: str | None = None, *, sampled_too: bool = False) -> Iterator[Line]:
+        """The lines one by one, or those of one kind; a last line cut short is left out.
+
+        A log that tells of some clients only is refused, unless `sampled_too` says that this is
+        known, or the kind is one of which it has every line.
+        """
+        if not sampled_too and kind not in WHOLE_KINDS and self.sampled is not None:
+            raise RunError(sampled_log(self.path / EVENTS))
         path = self.path / EVENTS
         try:
             with path.open("rb") as file:
@@ -154,6 +167,14 @@ class Run:
         from pisces.report.card import card_of  # matplotlib is slow to import
 
         return card_of(self)
+
+
+def sampled_log(path: Path) -> str:
+    """Why a sampled log is not counted."""
+    return (
+        f"{path} is sampled: it has the lines of some clients only, and counts of them would be "
+        "wrong; the summary of a finished run is whole; write a whole log with record.share = 1"
+    )
 
 
 def called(config: Mapping[str, Any]) -> str:

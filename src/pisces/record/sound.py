@@ -66,6 +66,7 @@ _KEYS: Mapping[str, Check] = {
     "terms": _each(_is_text),
     **dict.fromkeys(("scores", "other_scores"), _ROWS),
     "pace": _metrics,
+    "share": _is_number,
     **dict.fromkeys(("loss", "loss_rms", "loss_left", "latency_s"), _MAYBE),
 }
 # What a line of a kind must have: it is looked at without asking.
@@ -82,6 +83,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "outlier": ("client", "task"),
     "distrusted": ("client",),
     "stopped": ("reason",),
+    "sampled": ("share",),
 }
 _COUNTS = (
     *("versions", "num_clients", "num_clients_started", "num_started", "num_updates"),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pisces.record.lines import Line, line
 from pisces.stop import lower_is_better
-from pisces.types import AT_THE_END, CALLED_OFF, Entry
+from pisces.types import AT_THE_END, CALLED_OFF, Entry, State
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +26,7 @@ class Involvement:
     num_started: NDArray[np.int64]
 
 
+_COUNTS = ("at", "reason", "num_called_off", "num_under_way", "version")
 NOT_FAILED = (CALLED_OFF, AT_THE_END)  # reasons of tasks that did not fail but were not wanted
 
 
@@ -51,6 +52,30 @@ class Tally:
 
     def close(self) -> None:
         """Nothing is held; the counts stay."""
+
+    def state(self) -> State:
+        """All counts, for a log from which they cannot be counted again."""
+        state = State({name: getattr(self, f"_{name}") for name in _COUNTS})
+        state.values |= {
+            "counts": dict(self._counts),
+            "staleness": [list(pair) for pair in sorted(self._staleness.items())],
+            "distrusted": list(self._distrusted),
+            "evaluated": [[at, dict(metrics)] for at, metrics in self._evaluated],
+        }
+        columns = {"num_examples": self._num_examples, "num_started": self._num_started}
+        state.arrays |= {name: np.array(column, np.int64) for name, column in columns.items()}
+        return state
+
+    def restore(self, state: State) -> None:
+        """Take them up."""
+        for name in _COUNTS:
+            setattr(self, f"_{name}", state.values[name])
+        self._counts = Counter(state.values["counts"])
+        self._staleness = Counter(dict(state.values["staleness"]))
+        self._distrusted = list(state.values["distrusted"])
+        self._evaluated = [(at, metrics) for at, metrics in state.values["evaluated"]]
+        self._num_examples = array("q", state.arrays["num_examples"].tobytes())
+        self._num_started = array("q", state.arrays["num_started"].tobytes())
 
     def add(self, line: Line) -> None:
         """Count one line; kinds nobody knows only move the clock."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from pisces.errors import RunError
 from pisces.record.behind import MAX_BYTES, AtOnce, Behind, Log
 from pisces.record.lines import Line, encode, line, plain
+from pisces.record.sample import KIND, Sample
 from pisces.types import Entry
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class RunFolder:
         self.position = Position()
         self._events = events
         self._log: Log = AtOnce(events)
+        self._sample: Sample | None = None
 
     @classmethod
     def create(cls, path: str | Path, config_text: str) -> RunFolder:
@@ -89,6 +91,18 @@ class RunFolder:
     def write_behind(self, max_bytes: int = MAX_BYTES) -> None:
         """From the first line on let a thread write, so that nobody waits for a slow disk."""
         self._log = Behind(self._events, max_bytes)
+
+    def write_sample(self, share: float) -> None:
+        """From the first line on write those of a share of the clients; a log keeps its share."""
+        begun = _first_line(self.path / EVENTS)
+        if begun is not None:
+            share = begun["share"] if begun.get("kind") == KIND else 1.0
+        self._sample = Sample(share) if share < 1 else None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Are only the lines of some clients written?"""
+        return self._sample is not None
 
     @property
     def is_finished(self) -> bool:
@@ -128,7 +142,10 @@ class RunFolder:
         self.position = position
         with (self.path / EVENTS).open("rb") as file:
             for text in file:
-                yield json.loads(text)
+                line = json.loads(text)
+                if self._sample is not None:
+                    self._sample.recall(line)
+                yield line
 
     def sync(self) -> None:
         """See to it that what was recorded is on the disk."""
@@ -138,7 +155,17 @@ class RunFolder:
 
     def record(self, entry: Entry) -> None:
         """Write one line; where it is not left to a thread, a killed run keeps it."""
-        text = encode(line(entry))
+        if self._sample is not None:
+            if self.position == Position():
+                self._write(self._sample.header)
+            written = self._sample.of(entry)
+            if written is None:
+                return
+            entry = written
+        self._write(line(entry))
+
+    def _write(self, line: Line) -> None:
+        text = encode(line)
         try:
             self._log.write(text)
             self.position = self.position.after(text)
@@ -163,6 +190,14 @@ class RunFolder:
         """Close `events.jsonl`."""
         with _writing(self.path / EVENTS):
             self._log.close()
+
+
+def _first_line(path: Path) -> Line | None:
+    """What a log begins with; nothing where it is empty, or its first line was cut short."""
+    with path.open("rb") as file, suppress(ValueError):
+        first: Line = json.loads(file.readline())
+        return first
+    return None
 
 
 def refuse_links(*paths: Path) -> None:

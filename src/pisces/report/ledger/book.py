@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pisces.record.lines import Line
-from pisces.record.reader import Run
+from pisces.record.reader import Run, sampled_log
 from pisces.record.writer import EVENTS
 from pisces.report.facts import Floats
 from pisces.report.ledger.checks import MOST, is_sound
@@ -24,6 +24,7 @@ from pisces.report.ledger.names import Names
 from pisces.report.ledger.notes import Notes
 
 LINES_AT_ONCE = 200  # parsed in one call, which costs half of what as many calls do
+SAMPLED = b'{"kind":"sampled"'  # the first line of a log that cannot be counted
 SEEN_KEPT, SEEN_APART_S = 60, 1.0  # moments remembered, to tell how fast a run goes
 
 
@@ -119,6 +120,10 @@ class Ledger:
             return
         self.is_whole = False
         while lines := self.follower.whole_lines(file):
+            if self.follower.position == 0 and lines[0].startswith(SAMPLED):
+                self._damaged = lines[0][:512]
+                self._stumble(sampled_log(self.path / EVENTS))
+                break
             num = self._take_lines(lines)
             if num:
                 self.follower.step(lines[:num])

@@ -1,0 +1,206 @@
+"""Whole runs on a cluster, by one in this process to which anything can happen.
+
+What it does on a real one is in `tests/cluster`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import PretendCluster, PretendWorker, Thing
+
+from pisces.cli import spread
+from pisces.cli.many import Job, jobs_of
+from pisces.cli.spread import Outpost, Spread, made_where, share_of
+from pisces.cluster.base import Share
+from pisces.config import Config, check
+from pisces.errors import ConfigError, RunError
+
+LOG = b'{"kind":"started"}\n'
+SOON_S = 30.0
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """How runs are made: by threads, each doing what `deed` says."""
+    told: dict[str, Any] = {"deed": write_files, "interrupts": 0, "outposts": []}
+
+    def make(job: Job, num_cores: int) -> None:
+        assert num_cores == 1
+        job.out.mkdir()
+        told["deed"](job.out)
+
+    def interrupt() -> None:
+        told["interrupts"] += 1
+
+    begin = Outpost.begin
+
+    def noted(self: Outpost, job: Job) -> Any:
+        told["outposts"].append(self)
+        return begin(self, job)
+
+    monkeypatch.setattr(Outpost, "begin", noted)
+    monkeypatch.setattr(spread, "ProcessPoolExecutor", Threads)
+    monkeypatch.setattr(spread, "make_run", make)
+    monkeypatch.setattr(spread, "interrupt_children", interrupt)
+    monkeypatch.setattr(spread, "REFRESH_S", 0.01)
+    yield told
+    assert not [one for one in told["outposts"] if one._above.exists() and one not in LOST]
+
+
+LOST: list[Outpost] = []  # whose nodes are gone, with all that lay there
+
+
+class Threads:
+    """Makes a run at once, in place of a process."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def submit(self, make: Callable[..., None], *given: Any) -> Future[None]:
+        future: Future[None] = Future()
+        try:
+            future.set_result(make(*given))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+    def shutdown(self) -> None:
+        pass
+
+
+def write_files(out: Path) -> None:
+    (out / "events.jsonl").write_bytes(LOG * 3)
+    (out / "deeper").mkdir()
+    (out / "deeper" / "model").write_bytes(os.urandom(3000))
+    (out / "empty").touch()
+
+
+def the(job: Job, cluster: PretendCluster | None = None) -> Future[None]:
+    """The run of a job, when it is over."""
+    pool = Spread(cluster or PretendCluster(), Share())
+    future = pool.submit_run(job)
+    ends_at = time.monotonic() + SOON_S
+    while not future.done():
+        assert time.monotonic() < ends_at
+        time.sleep(0.005)
+    pool.shutdown()
+    return future
+
+
+def test_all_files_come_over_whole(
+    made: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spread, "MOST_AT_ONCE", 1000)  # in several pieces
+    content: dict[str, bytes] = {}
+
+    def deed(out: Path) -> None:
+        write_files(out)
+        content.update({str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*.*")})
+        content["deeper/model"] = (out / "deeper" / "model").read_bytes()
+
+    made["deed"] = deed
+    job = Job(Config(), tmp_path / "run")
+    assert the(job).result() is None
+    assert (job.out / "deeper" / "model").read_bytes() == content["deeper/model"]
+    assert (job.out / "events.jsonl").read_bytes() == LOG * 3
+    assert (job.out / "empty").read_bytes() == b""
+
+
+def test_an_error_is_the_runs_own(made: dict[str, Any], tmp_path: Path) -> None:
+    def deed(out: Path) -> None:
+        write_files(out)
+        raise LookupError("no such data on this node")
+
+    made["deed"] = deed
+    with pytest.raises(LookupError, match="no such data on this node") as caught:
+        the(Job(Config(), tmp_path / "run")).result()
+    assert "on another node" in caught.value.__notes__[0]
+
+
+def test_an_interrupted_run_is_no_failure_and_leaves_what_there_is(
+    made: dict[str, Any], tmp_path: Path
+) -> None:
+    def deed(out: Path) -> None:
+        write_files(out)
+        raise KeyboardInterrupt
+
+    made["deed"] = deed
+    future = the(Job(Config(), tmp_path / "run"))
+    with pytest.raises(KeyboardInterrupt):
+        future.result()
+    assert (tmp_path / "run" / "events.jsonl").read_bytes() == LOG * 3
+
+
+def dying(times: int) -> Callable[[PretendWorker, Thing], None]:
+    left = [times]
+
+    def before(worker: PretendWorker, thing: Thing) -> None:
+        if thing.method == "look" and left[0]:
+            left[0] -= 1
+            LOST.append(worker.held)
+            worker.end()
+
+    return before
+
+
+def test_a_run_whose_worker_died_is_begun_anew(made: dict[str, Any], tmp_path: Path) -> None:
+    cluster = PretendCluster(before=dying(2))
+    job = Job(Config(), tmp_path / "run")
+    job.out.mkdir()
+    (job.out / "left behind").touch()
+    assert the(job, cluster).result() is None
+    assert len(cluster.hired) == 3
+    assert sorted(p.name for p in job.out.iterdir()) == ["deeper", "empty", "events.jsonl"]
+
+
+def test_a_run_at_which_everybody_dies_is_given_up(made: dict[str, Any], tmp_path: Path) -> None:
+    cluster = PretendCluster(before=dying(99))
+    with pytest.raises(RunError, match="3 workers died at this run, the last of: it was killed"):
+        the(Job(Config(), tmp_path / "run"), cluster).result()
+
+
+def test_a_disk_that_is_full_here_is_that_runs_error(
+    made: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        LOST.append(made["outposts"][0])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(spread, "_write", full)
+    with pytest.raises(OSError, match="No space left"):
+        the(Job(Config(), tmp_path / "run")).result()
+
+
+def test_workers_are_asked_to_interrupt(made: dict[str, Any], tmp_path: Path) -> None:
+    outpost = Outpost()
+    outpost.interrupt()
+    assert made["interrupts"] == 1
+    outpost._above.rmdir()
+
+
+def test_a_run_takes_a_gpu_where_it_is_to_train_on_one() -> None:
+    assert share_of(check({"train": {"device": "cuda"}})) == Share(gpus=1.0)
+    assert share_of(Config()) == Share()
+
+
+def test_a_comparison_counts_whole_logs(tmp_path: Path) -> None:
+    sampled = check({"record": {"share": 0.5}})
+    with pytest.raises(ConfigError, match=r"record\.share: must be 1 in a comparison"):
+        jobs_of(sampled, ["pisces"], [1], tmp_path)
+
+
+def test_one_spreads_runs_or_their_training() -> None:
+    on_ray = check({"train": {"backend": "ray"}})
+    with pytest.raises(ConfigError, match="leave out one of the two"), made_where([on_ray], 1, "x"):
+        pass
+    with made_where([on_ray, on_ray], None) as where:
+        assert where.num_workers == 1  # it has the cluster to itself
+    with made_where([Config()], 7) as where:
+        assert where.num_workers == 1  # run that there is
