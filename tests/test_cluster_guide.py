@@ -18,7 +18,8 @@ pytestmark = pytest.mark.skipif(not PATH.is_file(), reason="not in a source dist
 
 
 def blocks(kind: str) -> list[str]:
-    return re.findall(rf"```{kind}\n(.*?)```", PATH.read_text("utf-8"), re.DOTALL)
+    found = re.findall(r"```(\w*)\n(.*?)```", PATH.read_text("utf-8"), re.DOTALL)
+    return [text for its, text in found if its == kind]
 
 
 def test_every_key_is_there_with_its_default() -> None:
