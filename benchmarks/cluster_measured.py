@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -34,6 +35,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {"lenet5": lenet5, "resnet18": res
 IDLE = Plan(max_steps=0)
 TOGETHER = 20  # tasks of a call
 NAP_S = 0.1
+PASSES = 3  # over all tasks, of which the fastest counts
 PORT = 6379
 
 
@@ -136,33 +138,40 @@ def trained(asked: Row) -> Iterator[Row]:
 def scaling(asked: Row) -> Iterator[Row]:
     """Each contender in a process of its own, all of them in each round."""
     names = [(kind, workers) for workers in (1, 2) for kind in ("pool", "ray")]
-    seen: dict[tuple[str, int], list[float]] = {name: [] for name in names}
+    seen: dict[tuple[str, int], list[Row]] = {name: [] for name in names}
     for number in range(asked["rounds"]):
         for kind, workers in names if number % 2 else reversed(names):
             seen[kind, workers].append(in_its_own_process(kind, workers, asked["num"]))
+
+    def per_s(kind: str, workers: int) -> list[float]:
+        return [found["samples_per_s"] for found in seen[kind, workers]]
+
     for kind, workers in names:
-        ratios = [a / b for a, b in zip(seen[kind, workers], seen["pool", workers], strict=True)]
-        alone = zip(seen[kind, workers], seen[kind, 1], strict=True)
         yield {
             "trainer": kind,
             "workers": workers,
             "rounds": asked["rounds"],
-            "samples_per_s": median(seen[kind, workers]),
-            "of_one": median(many / one for many, one in alone),
-            "of_pool": median(ratios),
+            "samples_per_s": median(per_s(kind, workers)),
+            "of_one": ratio(per_s(kind, workers), per_s(kind, 1)),
+            "of_pool": ratio(per_s(kind, workers), per_s("pool", workers)),
+            "core_ms_per_task": median(found["core_ms"] for found in seen[kind, workers]),
         }
 
 
-def in_its_own_process(kind: str, workers: int, num: int) -> float:
+def ratio(ones: Sequence[float], others: Sequence[float]) -> float:
+    return median(one / other for one, other in zip(ones, others, strict=True))
+
+
+def in_its_own_process(kind: str, workers: int, num: int) -> Row:
     asked = json.dumps({"nodes": [], "kind": kind, "workers": workers, "num": num})
     command = [sys.executable, __file__, "speed", asked]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     (row,) = json.loads(done.stdout.splitlines()[-1])
-    return float(row["samples_per_s"])
+    return dict(row)
 
 
 def speed(asked: Row) -> Iterator[Row]:
-    """The best of three passes over the tasks, after one to warm up."""
+    """The best of some passes over the tasks, after one to warm up."""
     todo = work("equal", asked["num"])
     parts = (todo.model, todo.data)
     trainer: Trainer
@@ -172,8 +181,20 @@ def speed(asked: Row) -> Iterator[Row]:
         trainer = on_ray(*parts, workers=asked["workers"])
     with closing(trainer):
         time_of(trainer, todo.tasks)
-        best = min(time_of(trainer, todo.tasks) for _ in range(3))
-    yield {"samples_per_s": todo.num_samples / best}
+        before = core_s()
+        best = min(time_of(trainer, todo.tasks) for _ in range(PASSES))
+        used = core_s() - before
+    core_ms = 1000 * used / PASSES / len(todo.tasks)
+    yield {"samples_per_s": todo.num_samples / best, "core_ms": core_ms}
+
+
+def core_s() -> float:
+    """What all processes here have used of the cores so far: Ray's own, too."""
+    used = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            used += sum(map(int, path.read_text().rpartition(")")[2].split()[11:13]))
+    return used / os.sysconf("SC_CLK_TCK")
 
 
 # --- many workers ---------------------------------------------------------------------------------
