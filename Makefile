@@ -27,6 +27,7 @@ bench: $(VENV)/.dev  ## speed on this machine's cores, also beside peers: 45 min
 	$(BIN)/python benchmarks/checkpoints.py
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/network.py
+	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/flower.py
 	$(BIN)/python benchmarks/watching_index.py
 	$(BIN)/python benchmarks/page.py

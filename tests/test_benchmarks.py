@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from pisces.errors import RunError
 from pisces.models.lenet5 import lenet5
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -343,6 +347,36 @@ def test_a_benchmark_runs(command: list[str], num_rows: int, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.glob("*-quick.json")
     assert len(json.loads(path.read_text("utf-8"))["rows"]) == num_rows
+
+
+@pytest.mark.long
+def test_what_a_cluster_costs_is_measured_and_weights_come_to_a_node_once(tmp_path: Path) -> None:
+    import cluster
+
+    if find_spec("ray") is None or cluster.sealed() is None:
+        pytest.skip("needs ray, and a network of its own")
+    done = run("cluster.py", "--quick", "--results", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob("*-quick.json")
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    assert Counter(row["table"] for row in rows) == {
+        "jobs": 4,
+        "trained": 1,
+        "scaling": 4,
+        "dispatch": 2,
+        "bytes": 3,
+        "start": 2,
+    }
+    moved = [row["weights_moved"] for row in rows if row["table"] == "bytes"]
+    assert moved == pytest.approx([1.0] * 3, abs=0.1)
+
+
+def test_ray_is_not_started_where_others_could_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cluster
+
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    with pytest.raises(RunError, match="no network of its own can be made here"):
+        list(cluster.measured("jobs", [1]))
 
 
 @pytest.mark.long

@@ -178,6 +178,32 @@ def test_a_disk_that_is_full_here_is_that_runs_error(
         the(Job(Config(), tmp_path / "run")).result()
 
 
+def test_an_error_of_the_cluster_ends_what_is_under_way(
+    made: dict[str, Any], tmp_path: Path
+) -> None:
+    cluster = PretendCluster()
+
+    def fail(_refs: object, _wait_s: float) -> Any:
+        raise RunError("a worker of the cluster cannot be asked")
+
+    cluster.answers = fail  # type: ignore[method-assign]
+    with pytest.raises(RunError, match="cannot be asked"):
+        the(Job(Config(), tmp_path / "run"), cluster).result()
+
+
+def test_a_run_for_which_there_is_no_room_can_be_interrupted(
+    made: dict[str, Any], tmp_path: Path
+) -> None:
+    cluster = PretendCluster()
+    cluster.answers = lambda _refs, _wait_s: []  # type: ignore[method-assign]
+    pool = Spread(cluster, Share())
+    future = pool.submit_run(Job(Config(), tmp_path / "run"))
+    pool.interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        future.result(timeout=5)
+    assert not cluster.hired[0].alive
+
+
 def test_workers_are_asked_to_interrupt(made: dict[str, Any], tmp_path: Path) -> None:
     outpost = Outpost()
     outpost.interrupt()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -404,3 +405,16 @@ def test_one_waits_for_room_and_says_so_once(
     cluster.answers = late  # type: ignore[method-assign]
     trained(over(cluster, data), tasks_of())
     assert caplog.text.count("the cluster has no room yet for a worker with 1 CPU") == 1
+
+
+def test_where_nobody_is_left_one_waits_and_does_not_spin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ray = pytest.importorskip("ray")
+    from pisces.cluster.ray import RayCluster
+
+    monkeypatch.setattr(ray, "wait", lambda *_, **__: ([], []))  # so it does, at once
+    connected_to_nobody = object.__new__(RayCluster)
+    began = time.monotonic()
+    assert connected_to_nobody.answers([], 0.2) == []
+    assert time.monotonic() - began >= 0.2

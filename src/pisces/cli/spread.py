@@ -167,6 +167,7 @@ class _Away:
     job: Job
     future: Future[None]
     worker: Worker
+    has_begun: bool = False  # there may be no room for it
     num_deaths: int = 0
 
 
@@ -195,8 +196,11 @@ class Spread(Pool):
     def interrupt(self) -> None:
         """Have all runs end early."""
         with self._lock:
-            for away in self._runs:
-                away.worker.ask("interrupt")
+            for away in list(self._runs):
+                if away.has_begun:
+                    away.worker.ask("interrupt")
+                else:
+                    self._settle(away, KeyboardInterrupt())
 
     def shutdown(self) -> None:
         """End the workers that are left."""
@@ -204,6 +208,7 @@ class Spread(Pool):
             away.worker.end()
 
     def _begin(self, away: _Away) -> None:
+        away.has_begun = False
         self._asked[away.worker.ask("begin", away.job)] = away
 
     def _listen(self) -> None:
@@ -213,9 +218,21 @@ class Spread(Pool):
                 if not asked:
                     self._listener = None
                     return
-            for ref, answer in self._cluster.answers(asked, REFRESH_S):
+            try:
+                answers = self._cluster.answers(asked, REFRESH_S)
+            except Exception as error:  # of the cluster itself: nobody knows whose
+                self._give_up(error)
+                return
+            for ref, answer in answers:
                 with self._lock:
-                    self._hear(self._asked.pop(ref), answer)
+                    if away := self._asked.pop(ref, None):
+                        self._hear(away, answer)
+
+    def _give_up(self, error: Exception) -> None:
+        with self._lock:
+            self._listener = None
+            for away in list(self._runs):
+                self._settle(away, error)
 
     def _hear(self, away: _Away, answer: Answer | Died | Evicted) -> None:
         try:
@@ -228,6 +245,7 @@ class Spread(Pool):
             self._settle(away, error)
 
     def _take(self, away: _Away, news: News) -> None:
+        away.has_begun = True
         for piece in news.pieces:
             _write(away.job.out, piece)
         if not news.over:
@@ -249,6 +267,7 @@ class Spread(Pool):
 
     def _settle(self, away: _Away, error: BaseException | None) -> None:
         self._runs.discard(away)
+        self._asked = {ref: other for ref, other in self._asked.items() if other is not away}
         with suppress(Exception):  # it may be dead
             away.worker.end()
         if error is None:

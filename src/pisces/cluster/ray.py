@@ -76,6 +76,9 @@ class RayCluster(Cluster):
     ) -> list[tuple[Ref, Answer | Died | Evicted]]:
         """All that have come, once one has."""
         refs = list(refs)
+        if not refs:  # for nothing Ray does not wait
+            threading.Event().wait(wait_s)
+            return []
         ready, rest = ray.wait(refs, num_returns=1, timeout=wait_s)
         if ready and rest:
             ready += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
