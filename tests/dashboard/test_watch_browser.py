@@ -200,6 +200,23 @@ def test_a_log_without_an_end_says_what_to_do(tmp_path: Path, open_tab: OpenTab)
             tab.shot(f"narrow-{name}")
 
 
+def test_the_list_says_what_nobody_began_and_how_long_ago_it_was(
+    tmp_path: Path, open_tab: OpenTab
+) -> None:
+    old, new = make_run(tmp_path / "old", []), make_run(tmp_path / "new", [])
+    os.utime(old / "events.jsonl", (time.time() - 4000,) * 2)
+    os.utime(new / "events.jsonl", (time.time() - 20,) * 2)
+    with serving(tmp_path) as server:
+        page = open_tab(server.link).page
+        page.locator("tr", has_text="old").get_by_text("not begun", exact=True).wait_for()
+        row = page.locator("tr", has_text="new")
+        row.get_by_text("about to begin", exact=True).wait_for()
+        # Nothing changes but the time, and it is told nevertheless.
+        page.evaluate("const now = Date.now; Date.now = () => now() + 3 * 3600e3")
+        row.get_by_text("3 h ago", exact=True).wait_for()
+        row.get_by_text("not begun", exact=True).wait_for()
+
+
 def test_a_time_stands_in_one_line(tmp_path: Path, open_tab: OpenTab) -> None:
     lines = [{**line, "at": 20.0 * line["at"]} for line in some_lines()]
     make_run(tmp_path / "a", lines)

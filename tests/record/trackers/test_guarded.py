@@ -100,6 +100,32 @@ def test_one_that_fails_is_named_once_and_left_alone(
     assert notes.summaries == [result.summary]
 
 
+class Unspeakable(Exception):
+    """An error that cannot even be told."""
+
+    def __str__(self) -> str:
+        raise TypeError
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("no \x1b[31mroom"), "ValueError: no [31mroom"),  # nothing a terminal obeys
+        (ValueError("a\u202eb\n c"), "ValueError: a b c"),
+        (RuntimeError(), "RuntimeError"),  # once
+        (Unspeakable(), "Unspeakable"),
+    ],
+)
+def test_whatever_the_error_says_is_told_in_one_plain_line(
+    error: BaseException, told: str, warnings: list[str]
+) -> None:
+    tracked = Tracked([Broken("begin", error)])
+    tracked.begin(RUN)
+    tracked.close()
+    (said,) = warnings
+    assert said == f"tracker broken failed and is left alone; the run goes on: {told}"
+
+
 def test_one_that_hangs_does_not_hold_up_the_run(
     tmp_path: Path, slow: Slow, warnings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,7 +101,7 @@ def test_a_comparison_tracks_every_run_and_may_go_on_without(tmp_path: Path) -> 
     config = parse(SMALL, ['record.trackers=["csv"]'])
     (job,) = many.jobs_of(config, ["fedbuff"], [1], tmp_path)
     before = signal.getsignal(signal.SIGINT)
-    many._make_run(job, 1)  # as in a worker
+    many.make_run(job, 1)  # as in a worker
     assert signal.getsignal(signal.SIGINT) is before
     assert (job.out / "metrics.csv").exists()
     (without,) = many.jobs_of(parse(SMALL), ["fedbuff"], [1], tmp_path)
@@ -134,6 +134,22 @@ def test_a_missing_package_is_told_before_anything_begins(
     with pytest.raises(MissingPackageError, match=r"pip install 'pisces-fl\[wandb\]'"):
         simulated(tmp_path / "r", trackers=["wandb"])
     assert not (tmp_path / "r").exists()
+
+
+def test_a_package_that_breaks_when_it_is_loaded_is_told_in_one_line(
+    pisces: Pisces, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("site/wandb").mkdir(parents=True)
+    Path("site/wandb/__init__.py").write_text("raise TypeError('made for\\nanother protobuf')")
+    monkeypatch.syspath_prepend("site")
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    assert pisces("run", "small.toml", "--out", "r", "--track", "wandb") == 2
+    assert capsys.readouterr().err.strip() == (
+        "error: trackers: the package of Weights & Biases is here, but cannot be loaded "
+        "(TypeError: made for another protobuf): install it anew with "
+        "pip install --force-reinstall 'pisces-fl[wandb]', or do without it"
+    )
+    assert not Path("r").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu
 const CONFIG = { displayModeBar: false, responsive: true, displaylogo: false, showTips: false };
 const NARROW = 500; // pixels
 const shown = new Set();
+let look = null; // until the colours change
 
 const charts = new Promise((resolve, reject) => {
   const script = document.getElementById("charts");
@@ -79,6 +80,7 @@ export class Picture {
 
 /** Draw all figures again: the colours of the page have changed. */
 export function redraw() {
+  look = null;
   for (const picture of shown) picture.draw();
 }
 
@@ -96,7 +98,7 @@ function harmless(value) {
 function drawable(figure, span, width) {
   const copy = harmless({ data: figure.data, layout: figure.layout });
   const layout = copy.layout;
-  layout.template = template();
+  layout.template = look ??= template();
   layout.uirevision = span ? String(span) : "all";
   layout.autosize = true;
   layout.margin = { l: 8, r: 8, t: 8, b: 8 }; // axes make room for what they say
@@ -116,10 +118,11 @@ function layScaleBelow(trace) {
   }
 }
 
-/** The page's colours and type as the charts take them. */
+/** The page's colours and type as the charts take them; reading them makes the browser lay the page out. */
 function template() {
   const [ink, soft, grid, card, line] = ["--ink", "--soft", "--grid", "--card", "--line"].map(colour);
   const axis = { gridcolor: grid, zerolinecolor: grid, linecolor: line, tickcolor: line, automargin: true,
+    ticklabeloverflow: "allow", // there is room for them: nobody need measure each
     title: { font: { color: soft, size: 12 }, standoff: 8 }, tickfont: { color: soft, size: 11 } };
   return { layout: {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",

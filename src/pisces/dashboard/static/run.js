@@ -3,14 +3,13 @@
 import { el, fill, say } from "./elements.js";
 import { ask } from "./net.js";
 import { badge, bar, noSuchPage, reading } from "./parts.js";
-import { duration, percent, reason } from "./words.js";
+import { duration, percent, reason, standing } from "./words.js";
 import { aggregationsTab, outliersTab } from "./pace.js";
 import { clientTab } from "./client.js";
 import { clientsTab } from "./clients.js";
 import { overviewTab } from "./overview.js";
 import { runLink } from "./runs.js";
 
-const PATIENCE_S = 60; // between making a folder and its first line data is read, and workers begin
 const TABS = { overview: "Overview", clients: "Clients", aggregations: "Aggregations", outliers: "Outliers" };
 const MAKE = { overview: overviewTab, clients: clientsTab, aggregations: aggregationsTab, outliers: outliersTab };
 
@@ -50,7 +49,7 @@ export function runPage({ run, tab, client, wake }) {
   function showHead(glance) {
     say(title, glance.name);
     fill(path, el("a", { href: "#/" }, "Runs"), ` / ${run === "." ? "this run" : run}`);
-    fill(states, badge(isLeft({ ...glance, silent: glance.silent_s }) ? "unbegun" : glance.state, stateWords(glance)));
+    fill(states, badge(standing(glance.state, glance.silent_s), stateWords(glance)));
     fill(progress, glance.is_whole || glance.problem ? progressBar(glance) : reading(glance.share_read));
     problem.hidden = !glance.problem;
     say(problem, glance.problem ? `The log cannot be read any further; what was read before is shown. ${glance.problem}` : "");
@@ -78,13 +77,8 @@ function stateWords({ state, reason: why, silent_s: silent, problem }) {
   if (problem) return "log damaged"; // below it stands what to do
   if (state === "silent") return `nobody has written for ${duration(silent)}; pisces resume goes on with it`;
   if (state === "interrupted") return "pisces resume goes on with it";
-  if (isLeft({ state, silent })) return `nobody has written for ${duration(silent)}; pisces resume begins it`;
+  if (standing(state, silent) === "unbegun") return `nobody has written for ${duration(silent)}; pisces resume begins it`;
   return state === "finished" ? reason(why) : "";
-}
-
-/** Was it left before its first line? */
-function isLeft({ state, silent }) {
-  return state === "empty" && silent !== null && silent > PATIENCE_S;
 }
 
 function progressBar({ state, share_done: share, left_s: left, limit }) {

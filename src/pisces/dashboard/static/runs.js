@@ -4,10 +4,11 @@ import { el, fill, say } from "./elements.js";
 import { ask } from "./net.js";
 import { badge, bar, code, nothing, reading } from "./parts.js";
 import { Table } from "./table.js";
-import { ago, duration, metric, number, percent, reason } from "./words.js";
+import { ago, duration, metric, number, percent, reason, since, standing } from "./words.js";
 
 const asked = { order: "changed_at", descending: "1", first: 0 };
 const chosen = new Set();
+const AGES_MS = 5000; // how long ago something was is told anew so often, whether or not it has changed
 
 export function runLink(run, tab = "") {
   return `#/run/${encodeURIComponent(run)}${tab ? `/${tab}` : ""}`;
@@ -25,6 +26,8 @@ export function runsPage({ wake }) {
   });
   const element = el("div", {}, el("div", { class: "head" }, title, words), blank, table.element);
 
+  let toldAt = 0;
+
   function showChosen() {
     compare.setAttribute("href", `#/compare?${new URLSearchParams([...chosen].map((run) => ["run", run]))}`);
     say(compare, chosen.size ? `Compare ${chosen.size} ${chosen.size === 1 ? "run" : "runs"}` : "Compare runs");
@@ -37,7 +40,9 @@ export function runsPage({ wake }) {
     table.element.hidden = answer.total === 0;
     blank.hidden = answer.total > 0;
     if (!blank.hidden) fill(blank, emptiness(answer));
-    table.show(answer, "No run fits: change the words or the state.");
+    const isOld = performance.now() - toldAt > AGES_MS;
+    if (isOld) toldAt = performance.now();
+    table.show(answer, "No run fits: change the words or the state.", isOld);
   }
 
   showChosen();
@@ -62,7 +67,7 @@ function emptiness({ folder, has_looked: hasLooked }) {
 function columns(choose) {
   return [
     { key: "id", label: "Run", class: "name", cell: runCell },
-    { key: "state", label: "State", cell: (row) => badge(row.state, row.problem ? "log damaged" : "") },
+    { key: "state", label: "State", cell: (row) => badge(standing(row.state, since(row.changed_at)), row.problem ? "log damaged" : "") },
     { key: "share_done", label: "Progress", cell: progress },
     { key: "value", label: "Value", title: "The metric of the run, as last evaluated", num: true, cell: (row) => [metric(row.value), el("span", { class: "sub" }, row.metric ?? "")] },
     { key: "best", label: "Best", num: true, cell: (row) => metric(row.best) },

@@ -87,9 +87,9 @@ export class Table {
     }
   }
 
-  /** Show an answer: its `rows`, and where they stand among `found`. */
-  show(answer, nothing) {
-    if (answer === this.answer) return;
+  /** Show an answer: its `rows`, and where they stand among `found`; one that is shown already only `again`. */
+  show(answer, nothing, again = false) {
+    if (answer === this.answer && !again) return;
     this.answer = answer;
     fill(this.body, answer.rows.map((row) => el("tr", {}, this.columns.map((column) => this.cell(column, row)))));
     this.scroll.hidden = answer.rows.length === 0;

@@ -55,9 +55,14 @@ export function percent(share) {
   return `${Math.floor(100 * Math.min(1, Math.max(0, share)))} %`;
 }
 
-/** How long ago an instant of the wall was. */
+/** Seconds since an instant of the wall. */
+export function since(at) {
+  return Math.max(0, Date.now() / 1000 - at);
+}
+
+/** The same in words. */
 export function ago(at) {
-  const seconds = Math.max(0, Date.now() / 1000 - at);
+  const seconds = since(at);
   return seconds < 5 ? "just now" : `${duration(seconds).split(" ").slice(0, 2).join(" ")} ago`;
 }
 
@@ -69,6 +74,13 @@ const STATES = {
   empty: ["", "about to begin"],
   unbegun: ["warn", "not begun"],
 };
+
+const PATIENCE_S = 60; // between making a folder and its first line data is read, and workers begin
+
+/** A state, with one more: left before its first line, which nobody has written for `silent` seconds. */
+export function standing(name, silent) {
+  return name === "empty" && silent !== null && silent > PATIENCE_S ? "unbegun" : name;
+}
 
 /** A state's colour and word. */
 export function state(name) {

@@ -78,6 +78,12 @@ def needing(who: str, extra: str) -> Iterator[None]:
             f"trackers: {who} needs a package that is not here ({error}): "
             f"pip install 'pisces-fl[{extra}]'"
         ) from error
+    except Exception as error:  # such as one that was made for other versions of what it needs
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise MissingPackageError(
+            f"trackers: the package of {who} is here, but cannot be loaded ({why}): install it "
+            f"anew with pip install --force-reinstall 'pisces-fl[{extra}]', or do without it"
+        ) from error
 
 
 MOST_TEXT = 250  # of a value, which some trackers would refuse at 500

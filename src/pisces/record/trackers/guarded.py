@@ -31,6 +31,7 @@ log = logging.getLogger("pisces")
 
 MOST_WAITING = 10_000  # points that are no evaluations
 PAUSE_S = 1.0  # from one lot of points to the next: many at once cost least
+MOST_WORDS = 500  # of an error: some have a whole page
 PATIENCE_S = 30.0  # at the end, for all of them together
 COUNTED = (Aggregated, Distrusted, Dropped, Evaluated, Failed, Left, Started, Update)
 
@@ -134,12 +135,21 @@ class Guarded:
 
     def _fail(self, error: BaseException) -> None:
         if not self._is_given_up:
-            why = " ".join(str(error).split())[:500] or type(error).__name__
             log.warning(
-                "tracker %s failed and is left alone; the run goes on: %s: %s",
-                *(self.name, type(error).__name__, why),
+                "tracker %s failed and is left alone; the run goes on: %s",
+                *(self.name, _in_words(error)),
             )
             log.debug("tracker %s", self.name, exc_info=error)
+
+
+def _in_words(error: BaseException) -> str:
+    """In one line, without what a terminal would obey: a server may have put it."""
+    try:
+        text = str(error)[:MOST_WORDS]
+    except Exception:  # one of somebody else's making
+        text = ""
+    why = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return f"{type(error).__name__}: {why}" if why else type(error).__name__
 
 
 class Tracked:

@@ -16,7 +16,7 @@ Cell: TypeAlias = float | int | str | None
 Ints: TypeAlias = NDArray[np.int64]
 
 MOST_POINTS = 1600  # of one line
-MOST_DOTS = 600  # each is an element of the page, to be drawn and kept
+MOST_DOTS = 400  # each is an element of the page, to be drawn and kept
 HEIGHT = 360  # pixels; a page may have it otherwise
 BLUE, ORANGE, GREEN, PINK, SKY, AMBER, GREY = (  # as in `pisces.report.styles`
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#888888"),
