@@ -241,7 +241,7 @@ def dispatch(asked: Row) -> Iterator[Row]:
 def until_all_work(trainer: RayTrainer, workers: int) -> None:
     """Workers are set up while others train already; here all of them must be there."""
     plan, start = Plan(max_steps=1), flatten(Sleeper())
-    while sum(hired.speed is not None for hired in trainer._hired) < workers:
+    while sum(hired.speed is not None for hired in trainer._staff.hired) < workers:
         list(trainer.train([Task(i, i, 0, start, plan, seed=i) for i in range(2 * workers)]))
 
 

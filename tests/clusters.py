@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pisces.cluster.base import Answer, Cluster, Died, Evicted, Ref, Share, Worker
+from pisces.cluster.base import Answer, Cluster, Died, Evicted, Heard, Ref, Share, Worker
 
 
 @dataclass(eq=False)
@@ -38,6 +38,11 @@ class PretendWorker(Worker):
     log: Any = None  # its own handlers
     alive: bool = True
     num_done: int = 0  # questions answered
+    at: float = 0.0  # when it gave its last answer
+
+    @property
+    def next_at(self) -> float:
+        return self.at + self.cluster.seconds.get(self.node, 1.0)
 
     def ask(self, method: str, *arguments: Any) -> Ref:
         thing = Thing(self, method, arguments)
@@ -47,7 +52,7 @@ class PretendWorker(Worker):
     def end(self) -> None:
         self.alive = False
 
-    def answer(self, thing: Thing) -> Answer | Died | Evicted:
+    def answer(self, thing: Thing) -> Heard:
         if not self.alive:
             return Died("it was killed")
         if any(isinstance(a, Thing) and a.is_lost for a in thing.arguments):
@@ -83,6 +88,9 @@ class PretendCluster(Cluster):
     things: list[Thing] = field(default_factory=list)
     arrivals: set[tuple[int, str]] = field(default_factory=set)
     closed: bool = False
+    all_at_once: bool = False  # answers come together
+    num_waits: int = 0  # for nobody
+    seconds: dict[str, float] = field(default_factory=dict)  # for an answer, by node; else one
 
     def nodes(self) -> Mapping[str, str]:
         return {name: f"node-{name}" for name in self.cores}
@@ -100,17 +108,21 @@ class PretendCluster(Cluster):
         self.hired.append(PretendWorker(self, kind, node))
         return self.hired[-1]
 
-    def answers(
-        self, refs: Sequence[Ref], wait_s: float
-    ) -> list[tuple[Ref, Answer | Died | Evicted]]:
-        """One answer at a time: that of the first question put to who has answered least."""
-        waiting = [thing for thing in self.asked if thing in refs]
-        if not waiting:
-            return []
-        thing = min(waiting, key=lambda one: one.worker.num_done)
+    def answers(self, refs: Sequence[Ref], wait_s: float) -> list[tuple[Ref, Heard]]:
+        """That of the first question put to who is done next; or of each, all at once."""
+        firsts: dict[int, Thing] = {}
+        for thing in self.asked:
+            if thing in refs:
+                firsts.setdefault(id(thing.worker), thing)
+        self.num_waits += not firsts
+        some = sorted(firsts.values(), key=lambda one: one.worker.next_at)
+        return [self._answer(thing) for thing in some[: None if self.all_at_once else 1]]
+
+    def _answer(self, thing: Thing) -> tuple[Ref, Heard]:
         self.before(thing.worker, thing)
         self.asked.remove(thing)
-        return [(thing, thing.worker.answer(thing))]
+        thing.worker.at = thing.worker.next_at
+        return thing, thing.worker.answer(thing)
 
     def close(self) -> None:
         self.closed = True

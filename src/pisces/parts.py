@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import multiprocessing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -146,6 +147,7 @@ class Simulation:
                 f"train.ray: says how a cluster trains, but the backend is {self.backend}: set "
                 "train.backend = 'ray', or leave the table out"
             )
+        self._share()  # for its checks
         on_gpu = self._rounding() == ("batched", "cuda")
         if self.precision != "float32" and not on_gpu:
             raise ConfigError(
@@ -182,14 +184,18 @@ class Simulation:
 
         its = self.ray
         craft = Craft(its.batched, its.device, self.precision)
-        share = Share(its.cpus_per_worker, its.gpus_per_worker)
-        cluster = RayCluster(its.address, num_cpus=self.workers)
+        share = self._share()
+        num_cpus = None if self.workers is None else math.ceil(self.workers * share.cpus)
+        cluster = RayCluster(its.address, num_cpus=num_cpus)
         try:
             parts = (cluster, model, data, loss, recipe)
             return RayTrainer(*parts, craft=craft, share=share, workers=self.workers)
         except BaseException:
             cluster.close()
             raise
+
+    def _share(self) -> Share:
+        return Share(self.ray.cpus_per_worker, self.ray.gpus_per_worker)
 
     def trained_by(self) -> str:
         """The backend in words, for people who compare times."""

@@ -149,7 +149,12 @@ class _Work:
 
 
 class Pool(Protocol):
-    """Where runs are made."""
+    """Where runs are made.
+
+    `one_spoils_all`: after a run that failed or was killed, others are made in a pool of their own.
+    """
+
+    one_spoils_all: bool
 
     def submit_run(self, job: Job) -> Future[None]:
         """Make a run."""
@@ -166,6 +171,8 @@ class Pool(Protocol):
 
 class Processes(ProcessPoolExecutor):
     """Processes of this machine, which share its cores."""
+
+    one_spoils_all = True
 
     def __init__(self, num_workers: int) -> None:
         from pisces.machine import num_cores  # torch is slow to import
@@ -276,7 +283,7 @@ class Crew:
         except BrokenProcessPool:
             self._try_again(work)
         except Exception as error:
-            self._spoilt = True
+            self._spoilt = self._pool.one_spoils_all
             self.failures.append(Failure(work.job, error))
 
     def _try_again(self, work: _Work) -> None:

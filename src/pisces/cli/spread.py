@@ -6,12 +6,14 @@ of a worker that died, or of its node, is begun anew on another.
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +31,7 @@ from pisces.cli.many import (
     make_run,
     prepare,
 )
-from pisces.cluster.base import Answer, Cluster, Died, Evicted, Ref, Share, Worker
+from pisces.cluster.base import Answer, Cluster, Died, Evicted, Heard, Ref, Refused, Share, Worker
 from pisces.config import Config
 from pisces.errors import ConfigError, RunError
 from pisces.progress.showing import REFRESH_S
@@ -37,6 +39,8 @@ from pisces.record.writer import EVENTS
 from pisces.train.elsewhere import Raised
 
 MOST_AT_ONCE = 8 << 20  # bytes of files in one answer
+PREFIX, LOCK = "pisces-run-", ".held"  # of folders on other nodes
+LAST_WORD_S = 10.0  # of workers that are asked to leave
 
 
 OnRay = Annotated[
@@ -73,8 +77,9 @@ def made_where(
 
 
 def share_of(config: Config) -> Share:
-    """What a run takes of its node: a core, and a GPU if it is to train on one."""
-    return Share(gpus=1.0 if config.train.device.startswith("cuda") else 0.0)
+    """What a run takes of its node: a core for each process, and a GPU if it trains on one."""
+    gpus = 1.0 if config.train.device.startswith("cuda") else 0.0
+    return Share(float(config.train.workers or 1), gpus)
 
 
 # --- in the workers -------------------------------------------------------------------------------
@@ -93,26 +98,38 @@ class Piece:
 class News:
     """What a run has written since it was last asked; `over` when that is all there will be."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Piece, ...] = ()
     over: bool = False
     error: Raised | None = None
     interrupted: bool = False
+    was_killed: bool = False
 
 
 class Outpost:
     """Makes a run on its node, and says how it goes."""
 
     def __init__(self) -> None:
-        self._above = Path(tempfile.mkdtemp(prefix="pisces-"))
+        _sweep()
+        self._above = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._held = (self._above / LOCK).open("wb")  # as long as this process lives
+        fcntl.flock(self._held, fcntl.LOCK_EX)
         self._sent: dict[Path, int] = {}
 
-    def begin(self, job: Job) -> News:
+    def begin(self, job: Job, software: str) -> News:
         """Begin it, in a process that can be interrupted."""
+        from pisces.train import hands  # torch is slow to import
+
+        try:
+            hands.check_software(software, "of the comparison")
+        except RunError as error:
+            self.leave()
+            return News(over=True, error=Raised.of(error))
         self._folder = self._above / job.out.name
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(1, context, initializer=prepare)
-        self._run = self._pool.submit(make_run, replace(job, out=self._folder), 1)
-        return News(())
+        cores = job.config.train.workers or 1
+        self._run = self._pool.submit(make_run, replace(job, out=self._folder), cores)
+        return News()
 
     def look(self) -> News:
         """What is new, after a moment: of the log while it goes on, then of all files."""
@@ -122,18 +139,23 @@ class Outpost:
         if not over or any(self._left(path) for path in self._files(over)):
             return News(pieces)
         error = self._run.exception()
-        self._end()
+        self._pool.shutdown()
+        self.leave()
+        if isinstance(error, BrokenProcessPool):
+            return News(over=True, was_killed=True)
         if isinstance(error, Exception):
             return News(pieces, over=True, error=Raised.of(error))
         return News(pieces, over=True, interrupted=error is not None)
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> News:
         """Have the run end early, with what there is so far."""
         interrupt_children()
+        return News()
 
-    def _end(self) -> None:
-        self._pool.shutdown()
+    def leave(self) -> News:
+        """Leave nothing behind on this node."""
         shutil.rmtree(self._above, ignore_errors=True)
+        return News()
 
     def _files(self, over: bool) -> list[Path]:
         files = self._folder.rglob("*") if over else [self._folder / EVENTS]
@@ -157,6 +179,14 @@ class Outpost:
                 return
 
 
+def _sweep() -> None:
+    """Remove what workers left on this node that were killed: nobody holds it any more."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
+        with suppress(OSError), lock.open("rb") as file:  # or it is somebody else's
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+
+
 # --- here -----------------------------------------------------------------------------------------
 
 
@@ -168,16 +198,21 @@ class _Away:
     future: Future[None]
     worker: Worker
     has_begun: bool = False  # there may be no room for it
+    is_told: bool = False  # to end early: once, until it has heard of it
     num_deaths: int = 0
 
 
 class Spread(Pool):
     """Makes runs on a cluster; a thread of its own hears how they go."""
 
+    one_spoils_all = False
+
     def __init__(self, cluster: Cluster, share: Share) -> None:
-        self._cluster, self._share = cluster, share
+        from pisces.train import hands  # torch is slow to import
+
+        self._cluster, self._share, self._software = cluster, share, hands.software()
         self._lock = threading.Lock()
-        self._asked: dict[Ref, _Away] = {}
+        self._asked: dict[Ref, tuple[_Away, str]] = {}  # with the question
         self._runs: set[_Away] = set()
         self._listener: threading.Thread | None = None
 
@@ -194,22 +229,27 @@ class Spread(Pool):
         return future
 
     def interrupt(self) -> None:
-        """Have all runs end early."""
+        """Have all runs end early; those for which there was no room yet end at once."""
         with self._lock:
             for away in list(self._runs):
-                if away.has_begun:
-                    away.worker.ask("interrupt")
-                else:
+                if not away.has_begun:
                     self._settle(away, KeyboardInterrupt())
+                elif not away.is_told:
+                    away.is_told = True
+                    self._ask(away, "interrupt")
 
     def shutdown(self) -> None:
-        """End the workers that are left."""
-        for away in list(self._runs):
-            away.worker.end()
+        """Wait until all is heard that was asked."""
+        listener = self._listener
+        if listener is not None:
+            listener.join(LAST_WORD_S)
+
+    def _ask(self, away: _Away, question: str, *given: object) -> None:
+        self._asked[away.worker.ask(question, *given)] = (away, question)
 
     def _begin(self, away: _Away) -> None:
-        away.has_begun = False
-        self._asked[away.worker.ask("begin", away.job)] = away
+        away.has_begun = away.is_told = False
+        self._ask(away, "begin", away.job, self._software)
 
     def _listen(self) -> None:
         while True:
@@ -225,23 +265,31 @@ class Spread(Pool):
                 return
             for ref, answer in answers:
                 with self._lock:
-                    if away := self._asked.pop(ref, None):
-                        self._hear(away, answer)
+                    if ref in self._asked:
+                        self._hear(*self._asked.pop(ref), answer)
 
     def _give_up(self, error: Exception) -> None:
         with self._lock:
             self._listener = None
             for away in list(self._runs):
                 self._settle(away, error)
+            self._asked.clear()
 
-    def _hear(self, away: _Away, answer: Answer | Died | Evicted) -> None:
+    def _hear(self, away: _Away, question: str, answer: Heard) -> None:
+        if question == "leave":
+            away.worker.end()
+            return
         try:
             match answer:
+                case Answer() if question == "interrupt":
+                    away.is_told = False
                 case Answer(value=News() as news):
                     self._take(away, news)
                 case Died(why) | Evicted(why):
                     self._begin_anew(away, why)
-        except Exception as error:  # a full disk here, say
+                case Refused(why):
+                    raise RunError(f"a node of the cluster cannot make this run: {why}")
+        except Exception as error:  # also on this side: a full disk, say
             self._settle(away, error)
 
     def _take(self, away: _Away, news: News) -> None:
@@ -249,7 +297,9 @@ class Spread(Pool):
         for piece in news.pieces:
             _write(away.job.out, piece)
         if not news.over:
-            self._asked[away.worker.ask("look")] = away
+            self._ask(away, "look")
+        elif news.was_killed:
+            self._begin_anew(away, "its process was killed, perhaps for lack of memory")
         elif news.error is not None:
             self._settle(away, news.error.from_a("process on another node"))
         else:
@@ -257,8 +307,8 @@ class Spread(Pool):
 
     def _begin_anew(self, away: _Away, why: str) -> None:
         away.num_deaths += 1
-        with suppress(Exception):
-            away.worker.end()
+        self._forget(away)
+        away.worker.end()
         if away.num_deaths == MOST_BROKEN:
             raise RunError(f"{MOST_BROKEN} workers died at this run, the last of: {why}")
         shutil.rmtree(away.job.out, ignore_errors=True)
@@ -267,13 +317,18 @@ class Spread(Pool):
 
     def _settle(self, away: _Away, error: BaseException | None) -> None:
         self._runs.discard(away)
-        self._asked = {ref: other for ref, other in self._asked.items() if other is not away}
-        with suppress(Exception):  # it may be dead
+        self._forget(away)
+        if away.has_begun:
+            self._ask(away, "leave")
+        else:
             away.worker.end()
         if error is None:
             away.future.set_result(None)
         else:
             away.future.set_exception(error)
+
+    def _forget(self, away: _Away) -> None:
+        self._asked = {ref: of for ref, of in self._asked.items() if of[0] is not away}
 
 
 def _write(folder: Path, piece: Piece) -> None:

@@ -23,7 +23,10 @@ class Share:
 
     def __post_init__(self) -> None:
         if not (self.cpus >= 0 and self.gpus >= 0 and self.cpus + self.gpus > 0):
-            raise ConfigError(f"a worker needs a share of a CPU or of a GPU, not {self.in_words()}")
+            raise ConfigError(
+                f"a worker needs a share of a CPU or of a GPU, not {self.in_words()}: set "
+                "cpus_per_worker or gpus_per_worker above 0"
+            )
 
     def in_words(self) -> str:
         """Such as `1 CPU and 0.5 GPU`."""
@@ -53,6 +56,16 @@ class Evicted:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The worker cannot make anything of what it was sent: it lacks a package, say."""
+
+    why: str
+
+
+Heard: TypeAlias = Answer | Died | Evicted | Refused
+
+
 class Worker(Protocol):
     """A process somewhere in the cluster, with an object of ours in it."""
 
@@ -64,7 +77,7 @@ class Worker(Protocol):
         ...
 
     def end(self) -> None:
-        """Kill it, whatever it is at."""
+        """Kill it, whatever it is at; if it is dead already, nothing happens."""
         ...
 
 
@@ -87,9 +100,7 @@ class Cluster(Protocol):
         """A worker with a new object of that kind, as soon as there is room for it."""
         ...
 
-    def answers(
-        self, refs: Sequence[Ref], wait_s: float
-    ) -> list[tuple[Ref, Answer | Died | Evicted]]:
+    def answers(self, refs: Sequence[Ref], wait_s: float) -> list[tuple[Ref, Heard]]:
         """Those that are there, at least one of them unless none comes within `wait_s`."""
         ...
 

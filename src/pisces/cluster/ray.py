@@ -8,13 +8,12 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from pisces.cluster.base import Answer, Cluster, Died, Evicted, Ref, Share, Worker
+from pisces.cluster.base import Answer, Cluster, Died, Evicted, Heard, Ref, Refused, Share, Worker
 from pisces.errors import ConfigError, MissingPackageError, RunError
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of ours reports to nobody
 try:
     import ray
     from ray import exceptions
@@ -25,12 +24,6 @@ except ImportError as error:
 
 CLIENT = "ray://"
 _KNOCK_S = 5.0
-_DEATHS = (
-    exceptions.RayActorError,
-    exceptions.WorkerCrashedError,
-    exceptions.NodeDiedError,
-    exceptions.OutOfMemoryError,
-)
 
 
 class RayCluster(Cluster):
@@ -42,6 +35,12 @@ class RayCluster(Cluster):
 
     def __init__(self, address: str = "auto", *, num_cpus: int | None = None) -> None:
         self._is_ours = not ray.is_initialized()
+        self._hired: list[_Actor] = []
+        if not self._is_ours and address != "auto":
+            raise ConfigError(
+                f"Ray is connected already in this process: say auto, not {address!r}, or "
+                "disconnect first (ray.shutdown())"
+            )
         if self._is_ours:
             _connect(address, num_cpus)
             _print_nothing(True)
@@ -69,11 +68,11 @@ class RayCluster(Cluster):
             max_restarts=0,
             scheduling_strategy="SPREAD",
         )
-        return _Actor(actor.remote(kind))
+        self._hired = [one for one in self._hired if not one.is_over]
+        self._hired.append(_Actor(actor.remote(kind)))
+        return self._hired[-1]
 
-    def answers(
-        self, refs: Sequence[Ref], wait_s: float
-    ) -> list[tuple[Ref, Answer | Died | Evicted]]:
+    def answers(self, refs: Sequence[Ref], wait_s: float) -> list[tuple[Ref, Heard]]:
         """All that have come, once one has."""
         refs = list(refs)
         if not refs:  # for nothing Ray does not wait
@@ -85,7 +84,11 @@ class RayCluster(Cluster):
         return [(ref, _answer(ref)) for ref in ready]
 
     def close(self) -> None:
-        """Disconnect; a local cluster ends."""
+        """Disconnect; a local cluster ends, and in any case whoever works for us."""
+        for actor in self._hired:
+            if not actor.is_over:
+                actor.end()
+        self._hired = []
         if self._is_ours and ray.is_initialized():
             with _signals_kept():
                 ray.shutdown()
@@ -95,12 +98,15 @@ class RayCluster(Cluster):
 class _Actor(Worker):
     def __init__(self, handle: Any) -> None:
         self._handle = handle
+        self.is_over = False
 
     def ask(self, method: str, *arguments: Any) -> Ref:
         return self._handle.do.remote(method, *arguments)
 
     def end(self) -> None:
-        ray.kill(self._handle, no_restart=True)
+        self.is_over = True
+        with suppress(exceptions.RayError, ValueError, RuntimeError):  # it is dead, or all of Ray
+            ray.kill(self._handle, no_restart=True)
 
 
 class _Holder:
@@ -114,22 +120,29 @@ class _Holder:
         return Answer(getattr(self._held, method)(*arguments), self._node)
 
 
-def _answer(ref: Ref) -> Answer | Died | Evicted:
+def _answer(ref: Ref) -> Heard:
+    """Whatever comes of a question is an answer."""
     try:
         answer: Answer = ray.get(ref)
         return answer
     except exceptions.ObjectLostError as error:
         return Evicted(_first_line(error))
-    except _DEATHS as error:
-        return Died(_first_line(error))
-    except exceptions.RayTaskError as error:
+    except exceptions.RayTaskError as error:  # where it was to be answered, something was raised
         if isinstance(error.cause, exceptions.ObjectLostError):
             return Evicted(_first_line(error.cause))
-        raise RunError(f"a worker of the cluster cannot be asked: {error}") from error
+        return Refused(_last_line(error))
+    except exceptions.RayError as error:  # its process or its node ended
+        return Died(_first_line(error))
+    except Exception as error:  # what it answered cannot be read here
+        return Refused(f"{type(error).__name__}: {_first_line(error)}")
 
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
+
+
+def _last_line(error: Exception) -> str:
+    return str(error).strip().rpartition("\n")[2]
 
 
 def _fitting(cpus: float, gpus: float, share: Share) -> int:
@@ -158,6 +171,7 @@ def _connect(address: str, num_cpus: int | None) -> None:
         quietly |= {"num_cpus": num_cpus, "include_dashboard": False}
     elif address != "auto":
         _knock(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of ours reports to nobody
     with _signals_kept():
         try:
             ray.init(address, **quietly)

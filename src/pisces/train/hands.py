@@ -18,6 +18,7 @@ from torch import nn
 
 import pisces
 from pisces.data.federated import FederatedData
+from pisces.errors import RunError
 from pisces.train.base import Loss, Outcome, Precision, Recipe, Trainer
 from pisces.train.elsewhere import Raised, Said, Telling
 from pisces.train.sequential import SequentialTrainer
@@ -131,6 +132,15 @@ class Trained:
 def software() -> str:
     """The versions that results depend on; torch has builds that compute the same."""
     return f"pisces {pisces.__version__} and torch {torch.__version__.partition('+')[0]}"
+
+
+def check_software(theirs: str, node: str) -> None:
+    """Refuse a node that has other versions than this one."""
+    if theirs != software():
+        raise RunError(
+            f"node {node} has {theirs}, this one {software()}: results would depend on who trains; "
+            "install the same everywhere"
+        )
 
 
 class Hand:
