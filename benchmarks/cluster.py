@@ -88,6 +88,7 @@ def surroundings(folder: str) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_worker_niceness": "0",  # by default 15: all else on a busy machine would come first
         "OMP_NUM_THREADS": "1",
     }
 
@@ -117,7 +118,7 @@ def main() -> None:
     if find_spec("ray") is None:
         raise RunError("this measures Ray, which is not here: pip install 'pisces-fl[ray]'")
     warn_if_busy()
-    notes = f"Ray {version('ray')}, with a token; one thread per process."
+    notes = f"Ray {version('ray')}, with a token; one thread per process, all of one niceness."
     rows = collect(measure(args.quick))
     save(args, f"cluster-{num_cores()}cores", rows, notes, CAPTIONS)
 

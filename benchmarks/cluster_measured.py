@@ -141,7 +141,8 @@ def scaling(asked: Row) -> Iterator[Row]:
     seen: dict[tuple[str, int], list[Row]] = {name: [] for name in names}
     for number in range(asked["rounds"]):
         for kind, workers in names if number % 2 else reversed(names):
-            seen[kind, workers].append(in_its_own_process(kind, workers, asked["num"]))
+            found = in_its_own_process("speed", kind=kind, workers=workers, num=asked["num"])
+            seen[kind, workers].append(found)
 
     def per_s(kind: str, workers: int) -> list[float]:
         return [found["samples_per_s"] for found in seen[kind, workers]]
@@ -162,9 +163,8 @@ def ratio(ones: Sequence[float], others: Sequence[float]) -> float:
     return median(one / other for one, other in zip(ones, others, strict=True))
 
 
-def in_its_own_process(kind: str, workers: int, num: int) -> Row:
-    asked = json.dumps({"nodes": [], "kind": kind, "workers": workers, "num": num})
-    command = [sys.executable, __file__, "speed", asked]
+def in_its_own_process(what: str, **asked: Any) -> Row:
+    command = [sys.executable, __file__, what, json.dumps({"nodes": [], **asked})]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     (row,) = json.loads(done.stdout.splitlines()[-1])
     return dict(row)
@@ -289,22 +289,26 @@ def moved(asked: Row) -> Iterator[Row]:
 
 
 def starting(asked: Row) -> Iterator[Row]:
-    """Until connected, and until the first result."""
+    """By a process that has not been connected before, each time."""
+    address, times = asked["address"], asked["times"]
+    found = [in_its_own_process("first", address=address) for _ in range(times)]
+    yield {
+        "address": address,
+        "times": times,
+        "connect_s": median(one["connect_s"] for one in found),
+        "first_result_s": median(one["first_result_s"] for one in found),
+    }
+
+
+def first(asked: Row) -> Iterator[Row]:
+    """Until connected, and from there until the first result."""
     data, model = noise(SHAPES["lenet5"], [8]), lenet5((1, 28, 28), 10)
     task = Task(0, 0, 0, flatten(model), Plan(max_steps=1), seed=0)
-    connects, firsts = [], []
-    for _ in range(asked["times"]):
-        began = time.perf_counter()
-        cluster = RayCluster(asked["address"], num_cpus=1)
-        connects.append(time.perf_counter() - began)
-        with closing(RayTrainer(cluster, model, data, cross_entropy, RECIPE)) as trainer:
-            firsts.append(time_of(trainer, [task]))
-    yield {
-        "address": asked["address"],
-        "times": asked["times"],
-        "connect_s": median(connects),
-        "first_result_s": median(firsts),
-    }
+    began = time.perf_counter()
+    cluster = RayCluster(asked["address"], num_cpus=1)
+    connect_s = time.perf_counter() - began
+    with closing(RayTrainer(cluster, model, data, cross_entropy, RECIPE)) as trainer:
+        yield {"connect_s": connect_s, "first_result_s": time_of(trainer, [task])}
 
 
 KINDS: dict[str, Callable[[Row], Iterator[Row]]] = {
@@ -315,6 +319,7 @@ KINDS: dict[str, Callable[[Row], Iterator[Row]]] = {
     "dispatch": dispatch,
     "bytes": moved,
     "start": starting,
+    "first": first,
 }
 
 
