@@ -39,7 +39,8 @@ def pytest_sealed(file: Path, timeout_s: float) -> str:
         pytest.skip("no network of one's own can be made here")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     with tempfile.TemporaryDirectory(prefix="r") as folder:  # sockets want short paths
-        at = ["env", "RAY_USAGE_STATS_ENABLED=0", f"RAY_TMPDIR={folder}", "OMP_NUM_THREADS=1"]
+        places = [f"RAY_TMPDIR={folder}", f"TMPDIR={folder}"]
+        at = ["env", "RAY_USAGE_STATS_ENABLED=0", "OMP_NUM_THREADS=1", *places]
         done = subprocess.run(
             [*way, *WITH_LOOPBACK, *at, *command, str(file)],
             stdout=subprocess.PIPE,

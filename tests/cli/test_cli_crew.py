@@ -21,6 +21,8 @@ NUM_JOBS = 3
 class Pool:
     """Settles every job at once, as the script says."""
 
+    one_spoils_all = True
+
     def __init__(self, script: list[Exception | None]) -> None:
         self.script = script
         self.jobs: list[Job] = []

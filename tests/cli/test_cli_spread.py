@@ -5,10 +5,14 @@ What it does on a real one is in `tests/cluster`.
 
 from __future__ import annotations
 
+import gc
 import os
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,7 @@ from clusters import PretendCluster, PretendWorker, Thing
 from pisces.cli import spread
 from pisces.cli.many import Job, jobs_of
 from pisces.cli.spread import Outpost, Spread, made_where, share_of
-from pisces.cluster.base import Share
+from pisces.cluster.base import Refused, Share
 from pisces.config import Config, check
 from pisces.errors import ConfigError, RunError
 
@@ -27,9 +31,11 @@ SOON_S = 30.0
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """How runs are made: by threads, each doing what `deed` says."""
-    told: dict[str, Any] = {"deed": write_files, "interrupts": 0, "outposts": []}
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """How runs are made: here, each as `deed` says; all that lay on nodes is gone at the end."""
+    told: dict[str, Any] = {"deed": write_files, "interrupts": 0}
+    node = tmp_path / "node"
+    node.mkdir()
 
     def make(job: Job, num_cores: int) -> None:
         assert num_cores == 1
@@ -39,40 +45,28 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     def interrupt() -> None:
         told["interrupts"] += 1
 
-    begin = Outpost.begin
-
-    def noted(self: Outpost, job: Job) -> Any:
-        told["outposts"].append(self)
-        return begin(self, job)
-
-    monkeypatch.setattr(Outpost, "begin", noted)
-    monkeypatch.setattr(spread, "ProcessPoolExecutor", Threads)
+    monkeypatch.setattr(tempfile, "tempdir", str(node))
+    monkeypatch.setattr(spread, "ProcessPoolExecutor", Processes)
     monkeypatch.setattr(spread, "make_run", make)
     monkeypatch.setattr(spread, "interrupt_children", interrupt)
     monkeypatch.setattr(spread, "REFRESH_S", 0.01)
     yield told
-    assert not [one for one in told["outposts"] if one._above.exists() and one not in LOST]
+    gc.collect()  # workers that were killed let go of what they held
+    Outpost().leave()
+    assert list(node.iterdir()) == []
 
 
-LOST: list[Outpost] = []  # whose nodes are gone, with all that lay there
-
-
-class Threads:
-    """Makes a run at once, in place of a process."""
+class Processes:
+    """Makes a run in a thread, in place of a process."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        pass
+        self._pool = ThreadPoolExecutor(1)
 
     def submit(self, make: Callable[..., None], *given: Any) -> Future[None]:
-        future: Future[None] = Future()
-        try:
-            future.set_result(make(*given))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
+        return self._pool.submit(make, *given)
 
     def shutdown(self) -> None:
-        pass
+        self._pool.shutdown()
 
 
 def write_files(out: Path) -> None:
@@ -86,12 +80,16 @@ def the(job: Job, cluster: PretendCluster | None = None) -> Future[None]:
     """The run of a job, when it is over."""
     pool = Spread(cluster or PretendCluster(), Share())
     future = pool.submit_run(job)
-    ends_at = time.monotonic() + SOON_S
-    while not future.done():
-        assert time.monotonic() < ends_at
-        time.sleep(0.005)
+    until(future.done)
     pool.shutdown()
     return future
+
+
+def until(true: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + SOON_S
+    while not true():
+        assert time.monotonic() < ends_at
+        time.sleep(0.005)
 
 
 def test_all_files_come_over_whole(
@@ -144,8 +142,8 @@ def dying(times: int) -> Callable[[PretendWorker, Thing], None]:
     def before(worker: PretendWorker, thing: Thing) -> None:
         if thing.method == "look" and left[0]:
             left[0] -= 1
-            LOST.append(worker.held)
             worker.end()
+            worker.held = None
 
     return before
 
@@ -170,7 +168,6 @@ def test_a_disk_that_is_full_here_is_that_runs_error(
     made: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
-        LOST.append(made["outposts"][0])
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(spread, "_write", full)
@@ -204,16 +201,80 @@ def test_a_run_for_which_there_is_no_room_can_be_interrupted(
     assert not cluster.hired[0].alive
 
 
-def test_workers_are_asked_to_interrupt(made: dict[str, Any], tmp_path: Path) -> None:
-    outpost = Outpost()
-    outpost.interrupt()
-    assert made["interrupts"] == 1
-    outpost._above.rmdir()
+def test_a_run_under_way_is_asked_to_end_early_until_it_does(
+    made: dict[str, Any], tmp_path: Path
+) -> None:
+    asked_twice = threading.Event()
+
+    def deed(out: Path) -> None:
+        write_files(out)
+        assert asked_twice.wait(SOON_S)
+        raise KeyboardInterrupt
+
+    made["deed"] = deed
+    pool = Spread(PretendCluster(), Share())
+    log = tmp_path / "run" / "events.jsonl"
+    future = pool.submit_run(Job(Config(), tmp_path / "run"))
+    until(log.exists)  # while it goes on
+    while made["interrupts"] < 2:
+        pool.interrupt()
+    asked_twice.set()
+    until(future.done)
+    with pytest.raises(KeyboardInterrupt):
+        future.result()
+    pool.shutdown()
+    assert log.read_bytes() == LOG * 3
+
+
+def test_a_run_whose_process_was_killed_there_is_begun_anew(
+    made: dict[str, Any], tmp_path: Path
+) -> None:
+    num_made = [0]
+
+    def deed(out: Path) -> None:
+        num_made[0] += 1
+        write_files(out)
+        if num_made[0] == 1:
+            raise BrokenProcessPool
+
+    made["deed"] = deed
+    cluster = PretendCluster()
+    assert the(Job(Config(), tmp_path / "run"), cluster).result() is None
+    assert len(cluster.hired) == 2
+
+
+def test_other_software_on_a_node_is_refused(
+    made: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = Spread(PretendCluster(), Share())
+    pool._software = "pisces 0.0 and torch 1.0"
+    future = pool.submit_run(Job(Config(), tmp_path / "run"))
+    until(future.done)
+    pool.shutdown()
+    with pytest.raises(RunError, match=r"has pisces 0\.0 and torch 1\.0, this one pisces"):
+        future.result()
+
+
+def test_what_a_node_cannot_make_is_that_runs_error(made: dict[str, Any], tmp_path: Path) -> None:
+    cluster = PretendCluster()
+    cluster.answers = lambda refs, _wait_s: [(refs[0], Refused("No module named 'mine'"))]
+    with pytest.raises(RunError, match="cannot make this run: No module named 'mine'"):
+        the(Job(Config(), tmp_path / "run"), cluster).result()
+
+
+def test_what_killed_workers_left_is_removed_and_nothing_else(tmp_path: Path, made: Any) -> None:
+    alive, dead = Outpost(), Outpost()
+    (dead._above / "run").mkdir()
+    dead._held.close()  # as when its process is gone
+    Outpost().leave()
+    assert (alive._above.exists(), dead._above.exists()) == (True, False)
+    alive.leave()
 
 
 def test_a_run_takes_a_gpu_where_it_is_to_train_on_one() -> None:
     assert share_of(check({"train": {"device": "cuda"}})) == Share(gpus=1.0)
     assert share_of(Config()) == Share()
+    assert share_of(check({"train": {"workers": 3}})) == Share(cpus=3.0)
 
 
 def test_a_comparison_counts_whole_logs(tmp_path: Path) -> None:

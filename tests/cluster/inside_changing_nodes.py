@@ -53,7 +53,8 @@ def test_what_a_lost_node_had_is_done_elsewhere(caplog: pytest.LogCaptureFixture
     data = some_data()
     with nodes(1) as made:
         other = add(made, 2)
-        trainer = RayTrainer(RayCluster("auto"), layers(), data, per_sample, RECIPE)
+        cluster = RayCluster("auto")
+        trainer = RayTrainer(cluster, layers(), data, per_sample, RECIPE)
         warm = tasks_of(6)
         assert_as_in_sequence(list(trainer.train(warm)), data, warm)
         tasks = tasks_of(1500, shift=0.5)
@@ -65,7 +66,7 @@ def test_what_a_lost_node_had_is_done_elsewhere(caplog: pytest.LogCaptureFixture
                     target=made.remove_node, args=(other,), kwargs={"allow_graceful": False}
                 ).start()
         assert_as_in_sequence(found, data, tasks)
-        until(lambda: len(trainer._cluster.nodes()) == 1)
+        until(lambda: len(cluster.nodes()) == 1)
         list(trainer.train(warm))  # it looks who is there
         trainer.close()
     assert "of the cluster is lost" in caplog.text
@@ -84,7 +85,7 @@ def test_a_node_that_joins_is_used(caplog: pytest.LogCaptureFixture) -> None:
         assert_as_in_sequence(list(trainer.train(tasks)), data, tasks)
         until(lambda: list(trainer.train(warm)) and len(actors()) == 3, "three workers")
         assert "has joined the cluster" in caplog.text
-        assert len({hired.node for hired in trainer._hired}) == 2
+        assert len({hired.node for hired in trainer._staff.hired}) == 2
         trainer.close()
 
 

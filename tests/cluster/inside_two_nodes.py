@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -139,7 +139,7 @@ def test_whole_runs_are_made_on_the_cluster(config: Path, tmp_path: Path) -> Non
     assert files[0] == files[1]
     assert '"pisces"' in told.stdout
     until(lambda: not actors(), "all workers end")
-    assert not list(Path("/tmp").glob("pisces-*")), "what a worker wrote is gone"
+    assert not list(Path(gettempdir()).glob("pisces-run-*")), "what a worker wrote is gone"
     with pytest.raises(AssertionError, match="leave out one of the two"):
         pisces(*words, "--ray", "auto", "--set", "train.backend=ray")
 
@@ -149,5 +149,4 @@ def test_what_cannot_be_reached_is_said() -> None:
         RayCluster("nowhere")
     with pytest.raises(ConfigError, match=r"no Ray cluster at '127.0.0.1:9' \(Connection refused"):
         RayCluster("127.0.0.1:9")
-    logging.getLogger("ray")  # nothing of it was started
     assert not ray.is_initialized()
