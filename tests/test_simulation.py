@@ -340,6 +340,17 @@ def test_another_run_cannot_go_on_from_there(
         simulated(**{"out": tmp_path / "r", "resume": True, "device": "cpu", **other})
 
 
+def test_what_saved_a_run_is_told_whatever_it_calls_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as then:
+        then.setattr("pisces.keeping.software", lambda: "half of a character, \ud800")
+        simulated(out=tmp_path / "r")
+    simulated(out=tmp_path / "r", resume=True, stop=pisces.Stop(time_s=40.0))
+    assert "saved by half of a character, \\ud800, and this is pisces" in caplog.text
+    caplog.text.encode()  # or no file could hold it
+
+
 def test_to_go_on_one_must_say_where() -> None:
     with pytest.raises(ConfigError, match="resume: say with `out` in which folder the run is"):
         simulated(resume=True)

@@ -102,6 +102,11 @@ def check_kinds(one: Any, other: Any, within: str = "") -> None:
         raise TypeError(f"{within} is {_kind(other)}, not {_kind(one)}")
 
 
+def _speakable(text: str) -> str:
+    """Of whatever somebody wrote there: halves of characters cannot be told to anybody."""
+    return text[:200].encode("utf-8", "backslashreplace").decode()
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, Mapping):
         return "a table"
@@ -198,7 +203,7 @@ class Kept:
     def _check_made(self, made: Mapping[str, Any]) -> None:
         for key, then, now in differences(made, self._made):
             was, is_now = repr(then)[:200], repr(now)[:200]  # whatever somebody wrote there
-            raise RunError(f"it is of another run: {key[:200]} was {was}, and is {is_now}")
+            raise RunError(f"it is of another run: {_speakable(key)} was {was}, and is {is_now}")
 
     def _check(self, saved: Saved) -> None:
         self._check_made(saved.made)
@@ -208,7 +213,9 @@ class Kept:
     def _restore(self, saved: Saved, path: Path | None) -> None:
         if saved.software != software():
             log.warning(
-                "saved by %s, and this is %s: it may go on otherwise", saved.software, software()
+                "saved by %s, and this is %s: it may go on otherwise",
+                _speakable(saved.software),
+                software(),
             )
         try:
             begun = self._coordinator.state()
