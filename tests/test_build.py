@@ -737,9 +737,9 @@ def test_what_a_cluster_trains_with_decides_over_the_last_bits() -> None:
     )
 
 
-def test_settings_of_a_cluster_that_would_do_nothing_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"train\.ray: says how a cluster trains, but the back"):
-        simulation(check({"train": {"backend": "pool", "ray": {"address": "local"}}}))
+def test_settings_of_a_cluster_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ConfigError, match="set cpus_per_worker or gpus_per_worker above 0"):
+        on_ray(cpus_per_worker=0.0)
     with pytest.raises(ConfigError, match=r"train\.precision: bf16 is for batched training on a"):
         simulation(check({"train": {"backend": "ray", "precision": "bf16"}}))
     values = {"backend": "ray", "precision": "bf16", "ray": {"gpus_per_worker": 1.0}}

@@ -351,6 +351,19 @@ def test_what_saved_a_run_is_told_whatever_it_calls_itself(
     caplog.text.encode()  # or no file could hold it
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"ray": {"address": "local"}}, "with backend = 'auto'"),
+        ({"ray": "auto", "backend": "ray"}, "not 'auto' with backend = 'ray'"),
+        ({"ray": {"adress": "local"}, "backend": "ray"}, "ray: adress: unknown key; did you mean"),
+    ],
+)
+def test_settings_of_a_cluster_are_checked(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        simulated(**settings)
+
+
 def test_to_go_on_one_must_say_where() -> None:
     with pytest.raises(ConfigError, match="resume: say with `out` in which folder the run is"):
         simulated(resume=True)

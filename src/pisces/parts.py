@@ -142,11 +142,6 @@ class Simulation:
                 "train.workers: only a pool or a cluster has workers, but the backend is "
                 f"{self.backend}"
             )
-        if self.backend != "ray" and self.ray != tables.Ray():
-            raise ConfigError(
-                f"train.ray: says how a cluster trains, but the backend is {self.backend}: set "
-                "train.backend = 'ray', or leave the table out"
-            )
         self._share()  # for its checks
         on_gpu = self._rounding() == ("batched", "cuda")
         if self.precision != "float32" and not on_gpu:

@@ -178,7 +178,7 @@ def simulate(
         backend=backend,
         workers=workers,
         precision=precision,
-        ray=_cluster(ray or {}),
+        ray=_cluster(ray, backend),
     )
     if isinstance(protocol, str):
         name = protocol
@@ -195,7 +195,14 @@ def simulate(
     )
 
 
-def _cluster(given: Mapping[str, Any]) -> tables.Ray:
+def _cluster(given: Mapping[str, Any] | None, backend: tables.Backend) -> tables.Ray:
+    if given is None:
+        return tables.Ray()
+    if backend != "ray" or not isinstance(given, Mapping):
+        raise ConfigError(
+            f"ray: says how a cluster trains, such as {{'address': 'auto'}} with backend = 'ray', "
+            f"not {given!r} with backend = {backend!r}"
+        )
     try:
         return tables.Ray.model_validate(dict(given))
     except ValidationError as error:

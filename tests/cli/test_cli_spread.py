@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,60 @@ def test_all_files_come_over_whole(
     assert (job.out / "empty").read_bytes() == b""
 
 
+def test_runs_one_after_the_other(made: dict[str, Any], tmp_path: Path) -> None:
+    cluster = PretendCluster()
+    pool = Spread(cluster, Share())
+    for name in ("a", "b", "c"):
+        future = pool.submit_run(Job(Config(), tmp_path / name))
+        until(future.done)
+        pool.shutdown()
+        assert (tmp_path / name / "events.jsonl").read_bytes() == LOG * 3
+    assert not any(worker.alive for worker in cluster.hired)
+
+
+def test_a_run_whose_worker_dies_after_an_interrupt_is_not_begun_anew(
+    made: dict[str, Any], tmp_path: Path
+) -> None:
+    going = threading.Event()
+
+    def deed(out: Path) -> None:
+        write_files(out)
+        assert going.wait(SOON_S)
+
+    made["deed"] = deed
+    cluster = PretendCluster()
+    pool = Spread(cluster, Share())
+    future = pool.submit_run(Job(Config(), tmp_path / "run"))
+    until((tmp_path / "run" / "events.jsonl").exists)
+    pool.interrupt()
+    cluster.hired[0].alive = False
+    until(future.done)
+    going.set()
+    pool.shutdown()
+    with pytest.raises(KeyboardInterrupt):
+        future.result()
+    assert len(cluster.hired) == 1
+
+
+def test_where_nobody_gets_room_that_is_said_once(
+    made: dict[str, Any],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spread, "LONG", 3)
+    cluster = PretendCluster()
+    num_waits, answers = [0], cluster.answers
+
+    def late(refs: Any, wait_s: float) -> Any:
+        num_waits[0] += 1
+        return [] if num_waits[0] < 20 else answers(refs, wait_s)
+
+    cluster.answers = late  # type: ignore[method-assign]
+    assert the(Job(Config(), tmp_path / "run"), cluster).result() is None
+    assert caplog.text.count("no run has begun yet, with 1 CPU each") == 1
+
+
 def test_an_error_is_the_runs_own(made: dict[str, Any], tmp_path: Path) -> None:
     def deed(out: Path) -> None:
         write_files(out)
@@ -142,6 +196,7 @@ def dying(times: int) -> Callable[[PretendWorker, Thing], None]:
     def before(worker: PretendWorker, thing: Thing) -> None:
         if thing.method == "look" and left[0]:
             left[0] -= 1
+            wait([worker.held._run])  # a thread would outlive it, which a process does not
             worker.end()
             worker.held = None
 

@@ -119,3 +119,12 @@ def test_a_page_that_watches_it_says_so_and_shows_no_counts(tmp_path: Path) -> N
 def test_a_whole_log_is_not_sampled(tmp_path: Path) -> None:
     simulated(tmp_path / "run", versions=3)
     assert Run.open(tmp_path / "run").sampled is None
+
+
+def test_what_has_ended_is_not_remembered(tmp_path: Path) -> None:
+    result = simulated(tmp_path / "run", versions=30, share=SHARE)
+    recalled = Sample(SHARE)
+    for line in Run.open(tmp_path / "run").events(sampled_too=True):
+        recalled.recall(line)
+    running = result.summary["num_under_way"] + result.summary["num_dropped"]
+    assert len(recalled._tasks) <= running < result.summary["num_started"] // 3

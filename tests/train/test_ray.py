@@ -140,6 +140,24 @@ def test_tensors_of_any_type_are_carried(data: FederatedData, dtype: torch.dtype
     assert [rows.tolist() for rows in carried.rows] == [rows.tolist() for rows in odd.rows]
 
 
+def test_samples_that_lie_crosswise_in_memory_are_carried(data: FederatedData) -> None:
+    crosswise = replace(data, inputs=data.inputs.T.contiguous().T)
+    assert not crosswise.inputs.is_contiguous()
+    assert torch.equal(Cargo.of(crosswise).data().inputs, data.inputs)
+
+
+def test_outcomes_are_in_memory_of_our_own(data: FederatedData) -> None:
+    for outcome in trained(over(PretendCluster(), data), tasks_of()).values():
+        assert outcome.weights.flat.numpy().flags.writeable  # a cluster's nobody may write
+
+
+def test_tasks_without_a_step_are_some_work_too(data: FederatedData) -> None:
+    tasks = tasks_of(12, max_steps=0)
+    for craft in (Craft(), Craft(batched=True)):
+        found = trained(over(PretendCluster(), data, craft=craft), tasks)
+        assert all(torch.equal(found[t.id].weights.flat, t.weights.flat) for t in tasks)
+
+
 def test_nobody_trains_on_the_model_that_was_given(data: FederatedData) -> None:
     model = layers()
     before = flatten(model).flat
@@ -464,6 +482,25 @@ def test_what_workers_log_is_logged_here_once(
     assert caplog.text.count("clients train one after the other") == 1
 
 
+def test_an_error_leaves_nobody_busy(data: FederatedData) -> None:
+    cluster = PretendCluster({"a": 1}, before=at_task("train", range(1, 4), kill))
+    trainer = over(cluster, data)
+    with pytest.raises(RunError, match="3 worker processes in a row"):
+        trained(trainer, tasks_of())
+    assert not trainer._staff.busy
+
+
+def test_workers_that_die_now_and_then_before_they_are_set_up_are_not_in_a_row(
+    data: FederatedData,
+) -> None:
+    cluster = PretendCluster({"a": 1}, before=at_task("set_up", [1, 2, 4, 5], kill))
+    trainer = over(cluster, data)
+    tasks = tasks_of()
+    assert_as_in_sequence(trained(trainer, tasks), data, tasks)
+    trainer._staff.dismiss(trainer._staff.hired[0])
+    assert_as_in_sequence(trained(trainer, tasks), data, tasks)
+
+
 def test_a_call_that_is_given_up_leaves_nobody_busy(data: FederatedData) -> None:
     cluster = PretendCluster()
     trainer, tasks = over(cluster, data), tasks_of(12)
@@ -499,7 +536,7 @@ def test_one_waits_for_room_and_says_so_once(
 
     cluster.answers = late  # type: ignore[method-assign]
     trained(over(cluster, data), tasks_of())
-    assert caplog.text.count("the cluster has no room yet for a worker with 1 CPU") == 1
+    assert caplog.text.count("no worker of the cluster is there yet, with 1 CPU each") == 1
 
 
 def test_where_nobody_is_left_one_waits_and_does_not_spin(

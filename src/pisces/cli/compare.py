@@ -72,7 +72,7 @@ def compare(
 
       pisces compare my.toml --protocols all --set clients.deadline_s=600
 
-      pisces compare my.toml --seeds 1-20 --ray auto
+      pisces compare my.toml --seeds 1-20 --target 0.9 --ray auto
     """
     base = tracked(config.load(file, changes or []), track)
     goal = target if target is not None else base.stop.target

@@ -13,7 +13,8 @@ import typer
 from pisces.cli.console import Json, print_json, stdout
 from pisces.cli.sharing import Csv, Figures, Html, Pdf, Png, Svg, Wanted, Width, warn, write
 from pisces.errors import RunError
-from pisces.record.reader import Run, find_runs
+from pisces.record.reader import Run, find_runs, sampled_log
+from pisces.record.writer import EVENTS
 from pisces.report.compare import compare, in_order, is_cut_short
 from pisces.report.settings import differences_of_world
 from pisces.report.table import comparison_table, run_table
@@ -69,6 +70,7 @@ def report(
     places = {"png": png, "svg": svg, "pdf": pdf, "csv": as_csv}
     wanted = Wanted.of(html, places, figure, width)
     runs = [run for folder in folders for run in _runs_in(folder)]
+    _check_whole(runs, needed=bool(wanted) or len(runs) > 1)
     goal = target if target is not None else _common(runs, "target")
     by = metric or _common(runs, "metric") or "accuracy"
     _check_target(runs, goal, by)
@@ -89,6 +91,16 @@ def report(
         show_comparison(
             runs, goal, by, pictures, files, reference=reference, as_json=as_json, quiet=quiet
         )
+
+
+def _check_whole(runs: Sequence[Run], *, needed: bool) -> None:
+    """Logs of some clients cannot be counted: of a single run there is a table, and no more."""
+    for run in runs:
+        if run.sampled is not None:
+            why = sampled_log(run.path / EVENTS)
+            if needed:
+                raise RunError(why)
+            warn(f"no pictures: {why}")
 
 
 def show_comparison(
@@ -129,7 +141,7 @@ def _show_run(
     quiet: bool,
 ) -> None:
     table = run_table(run, target=target, metric=metric)
-    pictures = _draw([run], target, metric, out)
+    pictures = _draw([run], target, metric, out) if run.sampled is None else []
     if as_json:
         print_json({**run.summary, **_named(pictures, files)})
         return

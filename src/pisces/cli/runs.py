@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -14,6 +14,7 @@ from rich.table import Table
 from pisces.cli.console import Json, print_json, stdout
 from pisces.errors import RunError
 from pisces.record.reader import Run, find_runs
+from pisces.record.writer import SUMMARY
 from pisces.report.table import Room, duration, empty_table, fitting, whole
 
 LONGEST_PART = 26  # of a folder's name that is broken
@@ -35,7 +36,7 @@ def runs(
         raise RunError(f"{folder} is not a folder: name one with runs, or make some: pisces demo")
     found = find_runs(folder)
     if as_json:
-        print_json([{"folder": str(run.path), **run.summary} for run in found])
+        print_json([{"folder": str(run.path), **_summary(run)} for run in found])
     elif not found:
         stdout.print(f"no runs below {folder}; make some: pisces demo")
     else:
@@ -73,8 +74,16 @@ def _protocol(run: Run, room: Room) -> tuple[str, str]:
     return whole(run.protocol, room), "" if run.seed is None else str(run.seed)
 
 
+def _summary(run: Run) -> dict[str, Any]:
+    """What is known of it: nobody can count a sampled log that is not over."""
+    unknown = run.sampled is not None and not (run.path / SUMMARY).exists()
+    return {"reason": None, "sampled": run.sampled} if unknown else run.summary
+
+
 def _cells(run: Run) -> tuple[str, ...]:
-    summary = run.summary
+    summary = _summary(run)
+    if "versions" not in summary:
+        return "", "", "", "not over (sampled)"
     best = summary["best"].get(summary.get("metric", "accuracy"))
     return (
         str(summary["versions"]),

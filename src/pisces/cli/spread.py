@@ -7,6 +7,7 @@ of a worker that died, or of its node, is begun anew on another.
 from __future__ import annotations
 
 import fcntl
+import logging
 import multiprocessing
 import shutil
 import tempfile
@@ -40,15 +41,18 @@ from pisces.train.elsewhere import Raised
 
 MOST_AT_ONCE = 8 << 20  # bytes of files in one answer
 PREFIX, LOCK = "pisces-run-", ".held"  # of folders on other nodes
+LONG = 150  # refreshes without a single run, before one says so
 LAST_WORD_S = 10.0  # of workers that are asked to leave
 
+
+log = logging.getLogger("pisces")
 
 OnRay = Annotated[
     str | None,
     typer.Option(
         "--ray",
         metavar="ADDRESS",
-        help="Make the runs on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.",
+        help="Make the runs on a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.",
     ),
 ]
 
@@ -215,6 +219,8 @@ class Spread(Pool):
         self._asked: dict[Ref, tuple[_Away, str]] = {}  # with the question
         self._runs: set[_Away] = set()
         self._listener: threading.Thread | None = None
+        self._interrupted = False
+        self._num_waits = 0  # with nobody at work
 
     def submit_run(self, job: Job) -> Future[None]:
         """Make a run as soon as there is room for it."""
@@ -231,6 +237,7 @@ class Spread(Pool):
     def interrupt(self) -> None:
         """Have all runs end early; those for which there was no room yet end at once."""
         with self._lock:
+            self._interrupted = True
             for away in list(self._runs):
                 if not away.has_begun:
                     self._settle(away, KeyboardInterrupt())
@@ -263,10 +270,20 @@ class Spread(Pool):
             except Exception as error:  # of the cluster itself: nobody knows whose
                 self._give_up(error)
                 return
+            self._say_once_that_one_waits()
             for ref, answer in answers:
                 with self._lock:
                     if ref in self._asked:
                         self._hear(*self._asked.pop(ref), answer)
+
+    def _say_once_that_one_waits(self) -> None:
+        self._num_waits = 0 if any(away.has_begun for away in self._runs) else self._num_waits + 1
+        if self._num_waits == LONG:
+            log.warning(
+                "no run has begun yet, with %s each: workers are still starting, or others use the "
+                "cluster",
+                self._share.in_words(),
+            )
 
     def _give_up(self, error: Exception) -> None:
         with self._lock:
@@ -309,6 +326,10 @@ class Spread(Pool):
         away.num_deaths += 1
         self._forget(away)
         away.worker.end()
+        if self._interrupted:
+            away.has_begun = False
+            self._settle(away, KeyboardInterrupt())
+            return
         if away.num_deaths == MOST_BROKEN:
             raise RunError(f"{MOST_BROKEN} workers died at this run, the last of: {why}")
         shutil.rmtree(away.job.out, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import signal
 import socket
 import threading
@@ -58,7 +59,13 @@ class RayCluster(Cluster):
     def put(self, thing: Any) -> Ref:
         """Into the object store."""
         with _full_store():
-            return ray.put(thing)
+            try:
+                return ray.put(thing)
+            except (TypeError, AttributeError, pickle.PicklingError) as error:
+                raise ConfigError(
+                    f"what is to be trained cannot be sent to a cluster ({_first_line(error)}): "
+                    "build models and losses of what can be pickled"
+                ) from error
 
     def hire(self, kind: type, share: Share) -> Worker:
         """An actor; it ends when this process does, and Ray does not start it again."""
@@ -176,14 +183,18 @@ def _connect(address: str, num_cpus: int | None) -> None:
         try:
             ray.init(address, **quietly)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            none = address == "auto" and isinstance(error, ConnectionError)
-            raise _unreachable(address, "none runs" if none else _first_line(error)) from error
+            if address == "auto" and isinstance(error, ConnectionError):
+                raise _unreachable(address, "none runs") from error
+            raise ConfigError(
+                f"Ray cannot connect to {address!r} ({_first_line(error)}): is it a Ray of another "
+                "version, or does it want a token (RAY_AUTH_MODE=token)?"
+            ) from error
 
 
 def _knock(address: str) -> None:
     """Ray waits long for a host that does not answer, and then ends the process."""
     host, _, port = address.removeprefix(CLIENT).rpartition(":")
-    if not (host and port.isdecimal() and 0 < int(port) < 1 << 16):
+    if not (host and "/" not in host and port.isdecimal() and 0 < int(port) < 1 << 16):
         raise ConfigError(
             "the address of a Ray cluster must be auto, local, HOST:PORT or ray://HOST:PORT, not "
             f"{address!r}"

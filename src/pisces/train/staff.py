@@ -181,8 +181,8 @@ class Staff:
         self._num_waits += 1
         if self._num_waits == LONG:
             log.warning(
-                "the cluster has no room yet for a worker with %s: others may use it, or nodes are "
-                "still starting",
+                "no worker of the cluster is there yet, with %s each: they are still starting, or "
+                "others use the cluster",
                 self._share.in_words(),
             )
 
@@ -196,7 +196,7 @@ class Staff:
             self.dismiss(hired)
             raise
         hired.node = node
-        self._num_stillborn = self._num_lost = 0
+        self._num_stillborn = self._num_lost = self._num_waits = 0
 
     def bury(self, hired: Hired, why: str) -> bool:
         """A worker died: was it, on a node that lives, at something that may be to blame?"""
