@@ -141,6 +141,30 @@ def test_results_are_the_sequential_trainers_bit_by_bit(data: FederatedData, wor
         assert_as_in_sequence(trained(trainer, tasks_of(model, 0.5)[::-1]), data, 0.5)
 
 
+class Lingering:
+    """Garbage that waits, where it was forked along, for what was not."""
+
+    def __init__(self, told: Path) -> None:
+        self.myself, self.told, self.made_in = self, told, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.made_in:
+            self.told.touch()
+
+
+def test_workers_collect_nothing_that_is_their_parents(data: FederatedData, tmp_path: Path) -> None:
+    told = tmp_path / "collected"
+    gc.disable()
+    try:
+        Lingering(told)
+        model = Doing(gc.collect)
+        with pooled(model, data) as trainer:
+            assert len(trained(trainer, tasks_of(model))) == len(SIZES)
+    finally:
+        gc.enable()
+    assert not told.exists()
+
+
 def test_the_longest_come_first(data: FederatedData) -> None:
     # Sizes 5, 40, 12, 21 and 3, two epochs each; none does more than 4 batches of 8 = 32 samples:
     # 10, 32, 24, 32 and 6.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -70,8 +71,10 @@ def _put_off() -> Iterator[None]:
 def settle_worker() -> None:
     """Leave behind what was inherited: signals are the parent's to handle, streams are its own.
 
-    A stream of the parent's may be locked for ever, by a thread that was not forked along.
+    A stream of the parent's may be locked for ever, by a thread that was not forked along; and what
+    the parent has left to be collected may wait for such a thread when it goes.
     """
+    gc.freeze()
     end_with_parent()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
