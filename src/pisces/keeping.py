@@ -102,9 +102,9 @@ def check_kinds(one: Any, other: Any, within: str = "") -> None:
         raise TypeError(f"{within} is {_kind(other)}, not {_kind(one)}")
 
 
-def _speakable(text: str) -> str:
-    """Of whatever somebody wrote there: halves of characters cannot be told to anybody."""
-    return text[:200].encode("utf-8", "backslashreplace").decode()
+def _speakable(given: object) -> str:
+    """Whatever somebody wrote there: halves of characters cannot be told to anybody."""
+    return str(given)[:200].encode("utf-8", "backslashreplace").decode()
 
 
 def _kind(value: Any) -> str:
