@@ -100,7 +100,7 @@ def test_one_that_fails_is_named_once_and_left_alone(
     assert notes.summaries == [result.summary]
 
 
-class Unspeakable(Exception):
+class UnspeakableError(Exception):
     """An error that cannot even be told."""
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ class Unspeakable(Exception):
         (ValueError("no \x1b[31mroom"), "ValueError: no [31mroom"),  # nothing a terminal obeys
         (ValueError("a\u202eb\n c"), "ValueError: a b c"),
         (RuntimeError(), "RuntimeError"),  # once
-        (Unspeakable(), "Unspeakable"),
+        (UnspeakableError(), "UnspeakableError"),
     ],
 )
 def test_whatever_the_error_says_is_told_in_one_plain_line(
