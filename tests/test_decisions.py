@@ -162,6 +162,17 @@ def test_every_start_was_picked_just_before(protocol: str) -> None:
     assert len(of_kind(lines, "picked")) > 1
 
 
+@pytest.mark.parametrize("protocol", ["pisces", "oort", "fedbuff"])
+def test_rows_are_no_more_than_picks_and_updates_however_many_are_free(protocol: str) -> None:
+    lines, _ = train_digits(protocol)
+    picks = of_kind(lines, "picked")
+    num_rows = sum(len(p.get("scores", ())) + len(p.get("other_scores", ())) for p in picks)
+    num_updates = len(of_kind(lines, "arrived"))
+    assert num_rows <= len(of_kind(lines, "started")) + num_updates
+    assert sum(p["num_free"] for p in picks) > num_updates
+    assert (num_rows > 0) == (protocol != "fedbuff")  # which draws lots
+
+
 def test_the_last_row_of_a_client_is_its_score() -> None:
     # Guided selection looks at nothing else: among those that have reported and were free, whoever
     # was picked has the highest of the last rows written of each.
