@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 from clusters import PretendCluster, PretendWorker, Thing
 
-from pisces.cli import spread
+from pisces.cli import outpost, spread
 from pisces.cli.many import Job, jobs_of
-from pisces.cli.spread import Outpost, Spread, made_where, share_of
+from pisces.cli.outpost import Outpost
+from pisces.cli.spread import Spread, made_where, share_of
 from pisces.cluster.base import Refused, Share
 from pisces.config import Config, check
 from pisces.errors import ConfigError, RunError
@@ -46,9 +47,10 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, 
         told["interrupts"] += 1
 
     monkeypatch.setattr(tempfile, "tempdir", str(node))
-    monkeypatch.setattr(spread, "ProcessPoolExecutor", Processes)
-    monkeypatch.setattr(spread, "make_run", make)
-    monkeypatch.setattr(spread, "interrupt_children", interrupt)
+    monkeypatch.setattr(outpost, "ProcessPoolExecutor", Processes)
+    monkeypatch.setattr(outpost, "make_run", make)
+    monkeypatch.setattr(outpost, "interrupt_children", interrupt)
+    monkeypatch.setattr(outpost, "REFRESH_S", 0.01)
     monkeypatch.setattr(spread, "REFRESH_S", 0.01)
     yield told
     gc.collect()  # workers that were killed let go of what they held
@@ -95,7 +97,7 @@ def until(true: Callable[[], bool]) -> None:
 def test_all_files_come_over_whole(
     made: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spread, "MOST_AT_ONCE", 1000)  # in several pieces
+    monkeypatch.setattr(outpost, "MOST_AT_ONCE", 1000)  # in several pieces
     content: dict[str, bytes] = {}
 
     def deed(out: Path) -> None:
