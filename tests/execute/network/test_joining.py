@@ -283,6 +283,25 @@ def test_a_task_called_off_ends_and_its_result_is_not_wanted(
     assert len(held(tmp_path)) == 1  # of task 3, which nobody acknowledged
 
 
+def test_a_result_that_crosses_with_its_cancellation_is_forgotten_once(
+    clients: Clients, tmp_path: Path
+) -> None:
+    async def script(talk: Talk) -> None:
+        await talk.welcome()
+        await talk.order(1)
+        assert (await talk.result())[0].task == 1
+        await talk.say(CalledOff(1, "the run is over"))  # said before its result came
+        await talk.say(Acknowledged(1))  # it came, and is not wanted
+        await talk.order(2)
+        assert (await talk.result())[0].task == 2
+        await talk.say(Acknowledged(2))
+        await talk.over()
+
+    with serving(script) as server:
+        clients.join(server, plus_one).result(WITHIN_S)
+    assert held(tmp_path) == []
+
+
 def test_a_training_that_never_looks_is_let_run(clients: Clients) -> None:
     begun, go = threading.Event(), threading.Event()
 

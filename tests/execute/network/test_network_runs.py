@@ -93,8 +93,9 @@ class Keeper(threading.Thread):
 
     def _forget(self, number: int) -> None:
         assert number not in self.safe
-        del self.held[number]
-        self.safe.append(number)
+        # What was called off while its result was under way is gone already: nobody wanted it.
+        if self.held.pop(number, None) is not None:
+            self.safe.append(number)
 
 
 class Server:
