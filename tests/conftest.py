@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import torch
 from hypothesis import settings
@@ -13,3 +14,5 @@ os.environ.setdefault("GRPC_VERBOSITY", "")
 torch.set_num_threads(1)  # small tensors: more threads cost more than they bring
 settings.register_profile("pisces", deadline=None, print_blob=True)
 settings.load_profile("pisces")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as scripts start what is in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)

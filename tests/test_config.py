@@ -118,6 +118,11 @@ REFUSALS = {
         "train.momentum: must be a valid number, not True",
     ),
     "number for a word": ("[data]\ndataset = 5", "data.dataset: must be a valid string, not 5"),
+    "word for a list": (
+        "[record]\ntrackers = 'csv'",
+        "record.trackers: must be a list, such as [\"csv\"], not 'csv'",
+    ),
+    "number for a list": ("[record]\ntrackers = 5", "record.trackers: must be a list, not 5"),
     "number for a table": ("clients = 5", "clients: must be a table"),
     "list in a list": (
         "[model]\nhidden = [[64]]",

@@ -25,6 +25,7 @@ from pisces.keeping import identity
 from pisces.models.flat import flatten
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.reader import Run
+from pisces.report.goal import Goal
 from pisces.report.table import run_table
 from pisces.stop import Stop
 from pisces.types import Arrived, Event, Joined, Task
@@ -71,7 +72,7 @@ def test_without_a_hook_nothing_is_evaluated_and_all_else_is_as_ever(tmp_path: P
     assert run.summary["reason"] == "versions"
     assert run.summary["final"] == {}
     assert run.summary["trained_by"] == "clients"
-    assert run_table(run).row_count > 0
+    assert run_table(run, Goal.of([run])).row_count > 0
     assert remote.num_closed == 1
     saved = safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
     assert {*saved} == {s.name for s in START.layout.slices}

@@ -15,10 +15,11 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # room (or file of the top room) -> the pisces rooms and files it may import, besides itself;
 # "*" for everything but the command line, which is for people and `__main__`. Everybody may import
-# `types`, `errors`, `seeds` and `words`.
+# `types`, `errors`, `extras`, `seeds` and `words`.
 MAY_IMPORT: dict[str, set[str]] = {
     "types": set(),
     "errors": set(),
+    "extras": set(),
     "seeds": set(),
     "words": set(),
     "policy": {"clients.view"},
@@ -29,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aggregate": {"policy", "clients.view", "recent"},
     "judge": {"policy", "recent"},
     "recent": set(),
+    "quantities": set(),
     "clients": {"policy", "saving"},
     # How many steps a plan has; where a journal is written, and who of it was let in; what a server
     # tells of its run.
@@ -45,10 +47,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluate": {"models", "train.base"},
     "objective": {"evaluate", "train.base"},
     "record": {"policy", "stop", "report.card"},  # how a run looks in a notebook
-    "report": {"record", "stop", "judge.clusters"},  # which it draws as the judge saw them
-    "progress": {"record.lines", "report.table", "stop", "tables"},
+    # Clusters are drawn as the run's judge saw them, which its own makers make.
+    "report": {"quantities", "record", "stop", "judge.clusters", "protocols.judges", "settings"},
+    "progress": {"quantities", "record.lines", "stop", "tables"},
     "dashboard": {"record", "report"},
-    "study": {"config", "tables", "explain", "policy", "record", "report", "stop"},
+    "study": {"config", "tables", "explain", "policy", "quantities", "record", "report", "stop"},
     "tables": set(),
     "latencies": {"tables"},
     "config": {"explain", "latencies", "policy", "tables"},
@@ -100,8 +103,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "journaling": {"clients.checks", "evaluate", "execute", "record.journal"},
     "keeping": {"coordinator", "execute.tape", "federation", "machine", "parts", "record", "stop"},
     "replaying": {
-        *("build", "clients", "config", "explain", "mix", "names", "policy"),
-        *("record", "report.paper", "report.sheets", "sense", "settings", "stop"),
+        *("build", "clients", "config", "explain", "mix", "names", "policy", "quantities"),
+        *("record", "report.printed.paper", "report.printed.sheets", "report.styles", "sense"),
+        *("settings", "stop"),
     },
     "resuming": {"build", "config", "keeping", "record", "simulation", "tracking"},
     "tracking": {"explain", "record", "tables"},
@@ -114,6 +118,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "grid": {"*"},
     "server": {"*"},
     "simulation": {"*"},
+    "many": {
+        *("build", "cluster", "config", "machine", "parts", "progress", "record", "signals"),
+        *("report.compare", "report.settings", "simulation", "tracking", "train"),
+    },
     "cli": {"*"},
     "__init__": {"*"},
     "__main__": {"cli"},
@@ -160,7 +168,7 @@ def imports(file: Path) -> Iterator[str]:
 
 def forbidden(file: Path) -> set[str]:
     """The pisces modules it imports against the table."""
-    allowed = MAY_IMPORT[room(file)] | {room(file), "types", "errors", "seeds", "words"}
+    allowed = MAY_IMPORT[room(file)] | {room(file), "types", "errors", "extras", "seeds", "words"}
     own = {name.removeprefix("pisces.") for name in imports(file) if name.startswith("pisces.")}
     return {name for name in own if not allowed & {name, *_rooms(name)}}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ from pisces.pace.papaya import Papaya
 from pisces.pace.pisces import Adaptive
 from pisces.pace.timed import Timed
 from pisces.record.reader import Run
-from pisces.replaying import paces, replay, replay_all
+from pisces.replaying import paces, replay, replay_all, words
 from pisces.replaying.loop import Rules
 from pisces.stop import Stop
 
@@ -194,6 +195,16 @@ def test_a_larger_buffer_makes_versions_later(run: Run) -> None:
     assert "3 of 7 starts come after the first" in text
 
 
+@pytest.mark.parametrize(("num", "is_much"), [(1, False), (2, True)])
+def test_beyond_a_fifth_of_impossible_starts_it_is_but_a_tendency(num: int, is_much: bool) -> None:
+    recorded = SimpleNamespace(num_starts=9)
+    other = SimpleNamespace(
+        num_starts=4, loop=SimpleNamespace(unknown=SimpleNamespace(num_impossible=num))
+    )
+    (told,) = words._of_the_impossible(recorded, other)  # type: ignore[arg-type]
+    assert told.startswith("a tendency only") == is_much
+
+
 def test_a_smaller_buffer_makes_them_sooner(run: Run) -> None:
     # K = 1: every arrival is a version: 10 (task 0), 14 (task 1 of 0, one behind), 20 (task 3 of
     # version 1, as it was started after the first: one behind), 25 (task 4, of version 2, one
@@ -272,6 +283,16 @@ def test_a_version_that_could_not_be_is_none_here_either() -> None:
     assert mine.loop.num_dropped == recorded.num_dropped == 1
 
 
+def test_an_update_that_could_not_be_used_alone_can_be_with_others() -> None:
+    # Task 1 alone would not have been finite; whether it is so along with task 0 nobody knows.
+    script = Script().join(0.0, 0, 1).start(0.0, 0, 0, 0).start(0.0, 1, 1, 0).arrive(5.0, 0)
+    script.aggregate(5.0, 1, [0], [0]).start(5.0, 2, 0, 1).arrive(7.0, 1)
+    script.say("dropped", 7.0, task=1, reason="the model would not be finite").stop(9.0)
+    _, mine, (other,) = walked(script.lines, Buffered(2, 1), Buffered(2, 2))
+    assert [d.tasks for d in mine.loop.decisions] == [(0,)]
+    assert [d.tasks for d in other.loop.decisions] == [(0, 1)]
+
+
 def test_versions_end_a_run_where_they_would_have() -> None:
     rules = Rules(stop=Stop(versions=2))
     lines = [*by_hand().lines[:-1], {"kind": "stopped", "at": 40.0, "reason": "versions"}]
@@ -285,6 +306,12 @@ def test_ticks_are_when_it_decides() -> None:
     rules = Rules(tick_s=8.0)
     _, _, (ticking,) = walked(by_hand().lines, Buffered(3, 2), Buffered(3, 2), rules=rules)
     assert [(d.at, d.tasks) for d in ticking.loop.decisions] == [(16.0, (0, 1)), (32.0, (3, 4, 2))]
+
+
+def test_what_comes_at_a_tick_is_decided_on_then() -> None:
+    script = Script().join(0.0, 0).start(0.0, 0, 0, 0).arrive(16.0, 0).stop(40.0)
+    _, _, (ticking,) = walked(script.lines, Buffered(1, 1), Buffered(1, 1), rules=Rules(tick_s=8.0))
+    assert [d.at for d in ticking.loop.decisions] == [16.0]
 
 
 def test_tiny_ticks_take_no_time() -> None:
@@ -356,6 +383,7 @@ def test_a_flower_app_tells_its_pace(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "app", by_hand().lines, config)
     (folder / "clients.jsonl").write_text("")
     assert replay(folder, ["pace.buffer_size=3"]).check.is_same
+    assert not paces.source_of(Run.open(folder)).rules.can_release  # nobody can be called off there
     (folder / "config.toml").write_text(config.replace('"fedbuff"', '"my policies"'))
     with pytest.raises(ConfigError, match="policies of one's own"):
         replay(folder)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pisces.stop import Stop
+from pisces.stop import Stop, best, gain, meets, worst
 from pisces.types import Evaluated
 
 
@@ -107,3 +107,16 @@ def test_looking_at_one_version_again_does_not_cost_patience() -> None:
     assert stop.reason(20.0, 3, 0, slow) is None
     flat = [*slow, *(Evaluated(20.0 + v, v, {"accuracy": 0.1}) for v in (4, 5))]
     assert stop.reason(22.0, 5, 0, flat) == "patience"
+
+
+@pytest.mark.parametrize(
+    ("metric", "good", "bad"), [("accuracy", 0.9, 0.1), ("train_loss", 0.1, 0.9)]
+)
+def test_better_is_more_or_less(metric: str, good: float, bad: float) -> None:
+    assert gain(good, metric) > gain(bad, metric) > gain(worst(metric), metric)
+    assert best([bad, good, bad], metric) == good
+    assert best([], metric) is None
+    assert meets(good, bad, metric)
+    assert meets(good, good, metric)
+    assert not meets(bad, good, metric)
+    assert not meets(math.nan, bad, metric)

@@ -221,10 +221,11 @@ class Coordinator:
         done = self._manager.advance(view.now, combination.coefficients, reason, pace)
         self._recorder.record(done)
         log.info(
-            "t=%.1f version %d from %d updates, staleness up to %d",
+            "t=%.1f version %d from %d update%s, staleness up to %d",
             done.at,
             done.version,
             len(done.task_ids),
+            "" if len(done.task_ids) == 1 else "s",
             max(done.staleness),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from reprlib import repr as shortened  # a value may be a whole table
 
@@ -51,6 +52,10 @@ def _rule(detail: ErrorDetails, key: str, keys: Sequence[str], owners: Mapping[s
             return f"must be one of {expected}, not {shortened(detail['ctx']['tag'])}"
         case "model_type" | "model_attributes_type" | "dict_type":
             rule = "must be a table"
+        case "list_type" if isinstance(detail["input"], str):
+            rule = f"must be a list, such as {json.dumps([detail['input']])}"
+        case "list_type":
+            rule = "must be a list"
         case _:
             rule = detail["msg"].replace("Input should be", "must be")
     given = detail["input"]

@@ -159,7 +159,7 @@ class _Bed:
                 by_whom=BY_WHOM,
                 made={**made, "executor": "FlowerExecutor"},
                 out=its.out,
-                about=made_here(name, its.seed, "Flower", made),
+                about=made_here(federation, name, "Flower", made),
                 listener=Tee(
                     self.collected,
                     self._doubts,

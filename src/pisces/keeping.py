@@ -242,7 +242,7 @@ class Kept:
         coordinator.go_on()
         if coordinator.reason is None:
             return
-        if self._folder.is_finished:
+        if self._folder.is_finished and reason in REASONS:
             raise FinishedError(
                 f"{path} is finished ({reason}); to go on, give a later stop, such as stop.time_s"
             )

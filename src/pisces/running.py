@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -85,7 +85,7 @@ def run(
     changes nothing. With `progress` it is shown while it goes on. The log tells of a `share` of the
     clients, the summary of all.
     """
-    about = about or made_here(protocol, federation.seed)
+    about = about or made_here(federation, protocol)
     what = identity(federation, protocol, made)
     tally, memory, folder = Tally(), Memory(), open_folder(out, about, resume=resume)
     if folder is not None:
@@ -131,10 +131,15 @@ def run(
 
 
 def made_here(
-    protocol: str, seed: int, where: str = "Python", made: Mapping[str, Any] | None = None
+    federation: Federation,
+    protocol: str,
+    where: str = "Python",
+    made: Mapping[str, Any] | None = None,
 ) -> str:
-    """What stands in place of a config."""
-    return tomlkit.dumps({"made_in": where, "protocol": protocol, "seed": seed, **(made or {})})
+    """What stands in place of a config: who looks at the run knows what it is about."""
+    stop = {key: value for key, value in asdict(federation.stop).items() if value is not None}
+    what = {"made_in": where, "protocol": protocol, "seed": federation.seed}
+    return tomlkit.dumps({**what, **(made or {}), "stop": stop})
 
 
 def _followers(federation: Federation, protocol: str) -> list[Follower]:

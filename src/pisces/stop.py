@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pisces.errors import ConfigError
@@ -15,6 +15,26 @@ REASONS = ("target", "time", "versions", "updates", "patience")
 def lower_is_better(metric: str) -> bool:
     """Is less more? For `loss`, `perplexity` and names ending in them, as in `train_loss`."""
     return metric.rpartition("_")[2] in ("loss", "perplexity")
+
+
+def gain(value: float, metric: str) -> float:
+    """The value as one of which more is better."""
+    return -value if lower_is_better(metric) else value
+
+
+def best(values: Iterable[float], metric: str) -> float | None:
+    """The best of them; None of none. A value that is not a number must not be among them."""
+    return (min if lower_is_better(metric) else max)(values, default=None)
+
+
+def worst(metric: str) -> float:
+    """What no value is worse than."""
+    return -gain(math.inf, metric)
+
+
+def meets(value: float, target: float, metric: str) -> bool:
+    """Is the value at least as good? What is not a number is not."""
+    return gain(value, metric) >= gain(target, metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +76,7 @@ class Stop:
     def _reached(self, history: Sequence[Evaluated]) -> bool:
         if self.target is None or not history or self.metric not in history[-1].metrics:
             return False
-        return self._gain(history[-1]) >= self._sign * self.target
+        return meets(history[-1].metrics[self.metric], self.target, self.metric)
 
     def _out_of_patience(self, history: Sequence[Evaluated]) -> bool:
         if self.patience is None or len(history) <= self.patience:
@@ -69,10 +89,6 @@ class Stop:
         best_at = max(range(len(gains)), key=gains.__getitem__)
         return len(gains) - 1 - best_at >= self.patience
 
-    @property
-    def _sign(self) -> int:
-        return -1 if lower_is_better(self.metric) else 1
-
     def _gain(self, evaluated: Evaluated) -> float:
         value = evaluated.metrics[self.metric]
-        return -math.inf if math.isnan(value) else self._sign * value
+        return -math.inf if math.isnan(value) else gain(value, self.metric)

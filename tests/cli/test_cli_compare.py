@@ -139,3 +139,29 @@ def test_a_target_of_ones_own_moves_the_runs_own(pisces: Callable[..., Any], sma
     assert pisces("compare", small, *args, "--jobs", 1, "--out", "out", "-q").code == 0
     assert Run.open(Path("out/fedavg-seed1")).summary["target"] == 2.0
     assert Run.open(Path("out/fedavg-seed1")).summary["reason"] != "target"
+
+
+def test_a_comparison_goes_on(pisces: Callable[..., Any], small: str) -> None:
+    args = ("compare", small, "--protocols", "fedbuff,fedavg", "--jobs", 1, "--out", "o")
+    args = (*args, "--set", "stop.versions=2", "--seeds")
+    assert pisces(*args, "1").code == 0
+    whole = Path("o/fedavg-seed1/events.jsonl").read_bytes()
+    done = Path("o/fedbuff-seed1/events.jsonl")
+    made_at = done.stat().st_mtime_ns
+    Path("o/fedavg-seed1/summary.json").unlink()
+    Path("o/fedavg-seed1/events.jsonl").write_bytes(whole[: len(whole) // 2])
+    ran = pisces(*args, "1,2", "--json")
+    assert ran.code == 0
+    assert "1 of 4 runs are done; made again, for they were cut short: fedavg-seed1" in ran.err
+    rows = json.loads(ran.out)["rows"]
+    assert [(row["seeds"], row["num_cut_short"]) for row in rows] == [([1, 2], 0)] * 2
+    assert done.stat().st_mtime_ns == made_at
+    assert Path("o/fedavg-seed1/events.jsonl").read_bytes() == whole
+    again = pisces(*args, "1,2", "--json")  # nothing is left but to show it
+    assert json.loads(again.out)["rows"] == rows
+    quiet = pisces(*args, "1,2", "-q")
+    assert quiet.err == ""
+    assert "plot:" not in quiet.out
+    refused = pisces(*args, "1", "--set", "train.batch_size=4")
+    assert refused.code == 2
+    assert "o/fedbuff-seed1 was made with other settings: train.batch_size was 8" in refused.err

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tomlkit
 from matplotlib.image import imread
 
 PLOTS = ("accuracy.png", "staleness.png", "involvement.png")
@@ -309,3 +311,17 @@ def test_runs_of_different_worlds_are_pointed_out(pisces: Callable[..., Any], sm
     ran = pisces("report", "runs")
     assert ran.code == 0
     assert ran.err == "not the same world: runs/0 and runs/1 differ in data.alpha\n"
+
+
+def test_of_different_worlds_the_dataset_and_the_model_come_first(
+    pisces: Callable[..., Any], finished: Path
+) -> None:
+    shutil.copytree(finished, "runs/other")
+    config = tomllib.loads((finished / "config.toml").read_text())
+    config["clients"] |= {"count": 1000, "min_examples": 1000}
+    config["data"] |= {"dataset": "unknown", "alpha": 1000.0}
+    config["model"] |= {"name": "unknown"}
+    Path("runs/other/config.toml").write_text(tomlkit.dumps(config))
+    ran = pisces("report", "runs")
+    assert "differ in data.dataset, model.name, clients.count and " in ran.err
+    assert " more\n" in ran.err

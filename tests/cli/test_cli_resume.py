@@ -299,18 +299,32 @@ def test_a_stop_that_lies_behind_is_refused_and_nothing_is_cut(
     assert "r is further than this stop (time): give a later one" in said
 
 
-def test_so_is_one_behind_a_run_that_was_interrupted_and_went_on(
-    killed: Path, pisces: Pisces
-) -> None:
-    # Its checkpoint says that it was interrupted there; then it was taken up, and killed.
-    for path in (killed / "checkpoints").glob("*.json"):
+def interrupt(run: Path) -> None:
+    """Let its checkpoints say that it was interrupted there."""
+    for path in (run / "checkpoints").glob("*.json"):
         body = json.loads(path.read_text())["body"]
         body["values"]["reason"] = "interrupted"
         text = json.dumps(body).encode()
         head = f'{{"format": 1, "checksum": "{digest(text)}", "body": '
         path.write_bytes(head.encode() + text + b"}\n")
+
+
+def test_so_is_one_behind_a_run_that_was_interrupted_and_went_on(
+    killed: Path, pisces: Pisces
+) -> None:
+    # Interrupted where its checkpoint is, taken up again, and killed.
+    interrupt(killed)
     said = refused(pisces, killed, "--set", "stop.time_s=1")
     assert "r is further than this stop (time): give a later one" in said
+
+
+def test_so_is_one_behind_a_run_that_was_interrupted(
+    whole: list[bytes], tmp_path: Path, pisces: Pisces
+) -> None:
+    shutil.copytree("whole", "cut")
+    interrupt(Path("cut"))
+    said = refused(pisces, "cut", "--set", "stop.time_s=1")
+    assert "cut is further than this stop (time): give a later one" in said
 
 
 CHANGES = {

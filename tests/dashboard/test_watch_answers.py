@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import threading
+import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,8 +23,11 @@ from pisces.dashboard import answers
 from pisces.dashboard.answer import Answer
 from pisces.dashboard.app import Kept, app
 from pisces.dashboard.index import Index
-from pisces.report.ledger import Ledger
+from pisces.dashboard.listing import RunRow
+from pisces.dashboard.places import find
+from pisces.report.ledger import FATES, STATES, STATUSES, Ledger, wall
 from pisces.report.ledger.notes import Notes
+from pisces.report.ledger.story import NO_DECISIONS
 
 
 class Page:
@@ -66,6 +74,12 @@ def test_the_list_has_every_run(page: Page) -> None:
     assert told["folder"] == "runs"
     assert (told["total"], told["found"]) == (5, 5)
     assert told["states"]["finished"] == 4
+
+
+def test_every_run_may_be_added_to_others(page: Page) -> None:
+    told = page.told("names")
+    assert told["runs"] == [row["id"] for row in page.told("runs", order="id")["rows"]]
+    assert page.ask("names", since=told["revision"]).status == 204
 
 
 def test_the_list_is_sorted_filtered_and_cut(page: Page) -> None:
@@ -119,12 +133,46 @@ def test_one_client_with_its_reasons(page: Page) -> None:
 def test_figures_come_with_their_words(page: Page, name: str) -> None:
     told = page.told("figure", run=RUN, name=name)
     assert told["words"]
-    assert told.keys() == {"revision", "name", "title", "words", "data", "layout"}
+    assert told.keys() == {"revision", "title", "words", "data", "layout"}
+
+
+def timeline(page: Page, **query: Any) -> Any:
+    return page.told("figure", run=RUN, name="timeline", **query)
+
+
+def bars(figure: Any) -> list[tuple[float, float, str]]:
+    """Where each of its bars begins and ends, and whose it is."""
+    return [
+        (start, start + long, client)
+        for trace in figure["data"]
+        for start, long, client in zip(
+            trace.get("base") or [], trace["x"], trace["y"], strict=False
+        )
+    ]
 
 
 def test_a_part_of_the_timeline(page: Page) -> None:
-    query = {"run": RUN, "name": "timeline", "from": "10", "until": "20", "colour": "outcome"}
-    assert page.told("figure", **query)["data"] != page.told("figure", run=RUN)["data"]
+    whole, late = bars(timeline(page)), bars(timeline(page, **{"from": "20"}))
+    early = bars(timeline(page, until="10"))
+    assert min(begin for begin, _, _ in whole) < 10 < 20 < max(end for _, end, _ in whole)
+    assert min(end for _, end, _ in late) >= 20
+    assert max(begin for begin, _, _ in early) <= 10
+    assert len(whole) > max(len(late), len(early))
+
+
+def test_the_timeline_in_another_colour(page: Page) -> None:
+    usual, other = timeline(page), timeline(page, colour="outcome")
+    assert sorted(bars(usual)) == sorted(bars(other))
+    scales = [["colorbar" in trace["marker"] for trace in told["data"]] for told in (usual, other)]
+    assert (any(scales[0]), any(scales[1])) == (True, False)
+    assert timeline(page, colour="staleness")["data"] == usual["data"]
+
+
+def test_some_clients_of_the_timeline(page: Page) -> None:
+    everybody = {client for _, _, client in bars(timeline(page))}
+    few = {client for _, _, client in bars(timeline(page, first="2", num="3"))}
+    assert (len(everybody), len(few)) == (8, 3)
+    assert few < everybody
 
 
 def test_runs_are_compared(page: Page) -> None:
@@ -132,7 +180,67 @@ def test_runs_are_compared(page: Page) -> None:
     told = page.told("compare", run=runs, target="0.3")
     assert [row["id"] for row in told["runs"]] == runs
     assert len(told["figures"]) == 3
+    assert told["metrics"] == page.told("overview", run=runs[0])["metric_names"]
     assert [row["run"] for row in told["costs"]] == runs
+
+
+def test_runs_about_different_metrics_are_compared_by_the_one_that_is_chosen(
+    tmp_path: Path,
+) -> None:
+    for name in ("accuracy", "loss"):
+        run = make_run(tmp_path / name, some_lines())
+        (run / "config.toml").write_text(f'protocol = "{name}"\n[stop]\nmetric = "{name}"')
+        lines = f'{{"kind":"evaluated","at":0.0,"version":0,"accuracy":0.1,"loss":{len(name)}}}\n'
+        (run / "events.jsonl").write_text(lines)
+    page = Page(tmp_path)
+    told = page.told("compare", run=["accuracy", "loss"])
+    for figure in told["figures"]:
+        assert "different metrics (accuracy, loss): choose one" in figure["words"]
+    assert len(told["costs"]) == 2
+    curves, *_ = page.told("compare", run=["accuracy", "loss"], metric="loss")["figures"]
+    assert [trace["y"] for trace in curves["data"]] == [[8], [4]]
+
+
+def test_runs_of_other_worlds_are_compared_with_a_warning(tmp_path: Path) -> None:
+    for name, dataset in (("one", "digits"), ("same", "digits"), ("other", "mnist")):
+        more = f'[data]\ndataset = "{dataset}"\nalpha = 1.0\n'
+        make_run(tmp_path / "deep" / name, some_lines(), protocol=name, more=more)
+    make_run(tmp_path / "untold", some_lines())
+    (tmp_path / "untold" / "config.toml").unlink()
+    page = Page(tmp_path)
+    assert page.told("compare", run=["untold", "deep/one", "deep/same"])["note"] is None
+    assert page.told("compare", run=["untold"])["note"] is None
+    note = page.told("compare", run=["untold", "deep/one", "deep/same", "deep/other"])["note"]
+    assert "not the same world: deep/one and deep/other differ in data.dataset;" in note
+    assert str(tmp_path) not in note
+
+
+def test_a_run_is_not_held_to_more_than_it_stopped_at(tmp_path: Path) -> None:
+    def run(name: str, *, reason: str, best: float) -> None:
+        lines = [
+            {"kind": "evaluated", "at": 0.0, "version": 0, "accuracy": 0.1},
+            {"kind": "evaluated", "at": 9.0, "version": 1, "accuracy": best},
+            {"kind": "stopped", "at": 9.0, "reason": reason},
+        ]
+        make_run(tmp_path / name, lines, protocol=name)
+
+    run("good", reason="target", best=0.95)  # its own target is 0.9
+    run("late", reason="time", best=0.99)
+    page = Page(tmp_path)
+    both = ["good", "late"]
+    for target in (None, 0.9, 0.5):
+        for figure in page.told("compare", run=both, **({"target": target} if target else {}))[
+            "figures"
+        ]:
+            assert "stopped once" not in figure["words"]
+    curves, *others = page.told("compare", run=both, target=0.97)["figures"]
+    assert "target" not in curves["words"]
+    assert len(curves["data"]) == 2
+    for figure in others:
+        assert "good stopped once it had reached 0.9, so nobody knows" in figure["words"]
+        assert str(tmp_path) not in figure["words"]
+        assert figure["data"] == []
+    assert page.told("compare", run="late", target=0.97)["figures"][1]["data"]
 
 
 def test_large_answers_are_packed_for_those_who_take_it(page: Page) -> None:
@@ -164,7 +272,7 @@ def test_the_same_question_is_kept_once_however_it_is_spelt(
     page: Page, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = page.ask("runs")
-    monkeypatch.setattr(answers, "_row", lambda *_: pytest.fail("worked out again"))
+    monkeypatch.setattr(RunRow, "of", lambda *_: pytest.fail("worked out again"))
     reply = ask(page.app, "/api/runs", query)
     assert (reply.status, reply.body) == (200, first.body)
 
@@ -194,6 +302,24 @@ def test_what_was_worked_out_counts_until_the_revision_moves_on() -> None:
     assert (moved.revision, json.loads(moved.text)["told"]) == ("2", "2")
     assert kept.of("q", answer("2")) is moved
     assert kept.of("other", answer("2")) is not moved
+
+
+def test_two_who_ask_at_once_cost_as_much_as_one() -> None:
+    kept, both, made = Kept(), threading.Barrier(2), []
+
+    def make() -> dict[str, int]:
+        time.sleep(0.2)
+        made.append(1)
+        return {"told": len(made)}
+
+    def ask_too() -> bytes:
+        both.wait()
+        return kept.of("q", Answer("1", make)).text
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = [pool.submit(ask_too) for _ in range(2)]
+    assert first.result() == second.result()
+    assert made == [1]
 
 
 def test_the_answers_that_were_asked_for_last_are_kept() -> None:
@@ -238,6 +364,9 @@ def test_a_run_is_known_by_its_name_only(page: Page, question: str, run: str) ->
         ("runs", {"find": "x" * 1001}),
         ("runs", {"find": ["a", "b"]}),
         ("runs", {"else": "1"}),
+        ("overview", {"run": RUN, "metric": "loss"}),
+        ("figure", {"run": RUN, "name": "curve", "colour": "outcome"}),
+        ("names", {"first": "1"}),
         ("clients", {"run": RUN, "order": "terms"}),
         ("clients", {"run": RUN, "status": "odd"}),
         ("client", {"run": RUN}),
@@ -294,6 +423,45 @@ def test_a_bug_shows_nothing_of_itself(page: Page, monkeypatch: pytest.MonkeyPat
 def test_before_there_is_a_run(tmp_path: Path) -> None:
     told = Page(tmp_path / "runs").told("runs")
     assert (told["total"], told["has_looked"], told["rows"]) == (0, True, [])
+
+
+def test_a_run_that_nobody_begins_is_counted_and_found_as_such(tmp_path: Path) -> None:
+    old = make_run(tmp_path / "old", [])
+    make_run(tmp_path / "new", [])
+    os.utime(old / "events.jsonl", (time.time() - 4000,) * 2)
+    page = Page(tmp_path)
+    told = page.told("runs", state="unbegun")
+    assert [row["id"] for row in told["rows"]] == ["old"]
+    assert (told["states"]["unbegun"], told["states"]["empty"]) == (1, 1)
+    assert page.told("overview", run="old")["state"] == "unbegun"
+
+
+def test_what_a_log_does_not_tell_is_noted(tmp_path: Path) -> None:
+    lines = some_lines()
+    make_run(tmp_path / "told", lines)
+    make_run(tmp_path / "untold", [line for line in lines if line["kind"] != "picked"])
+    make_run(tmp_path / "new", [])
+    page = Page(tmp_path)
+    notes = {name: page.told("overview", run=name)["note"] for name in ("told", "untold", "new")}
+    assert notes == {"told": None, "untold": NO_DECISIONS, "new": None}
+    assert page.told("client", run="untold", client="0")["note"] == NO_DECISIONS
+
+
+def test_how_long_nobody_wrote_is_told_again_every_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "a", some_lines()[:40])
+    now = time.time()
+    os.utime(run / "events.jsonl", (now - 4010,) * 2)
+    monkeypatch.setattr(wall, "time", lambda: now)
+    page = Page(tmp_path)
+    told = page.told("overview", run="a")
+    assert (told["state"], told["silent_s"]) == ("silent", pytest.approx(4010, abs=1))
+    monkeypatch.setattr(wall, "time", lambda: now + 5)
+    assert page.ask("overview", run="a", since=told["revision"]).status == 204
+    monkeypatch.setattr(wall, "time", lambda: now + 65)
+    later = page.told("overview", run="a", since=told["revision"])
+    assert later["silent_s"] == pytest.approx(4075, abs=1)
 
 
 def test_a_damaged_log_shows_what_there_is_and_the_problem(tmp_path: Path) -> None:
@@ -355,6 +523,79 @@ def test_runs_that_cannot_be_shown_do_not_keep_others_from_being_compared(tmp_pa
     assert [run["id"] for run in told["runs"]] == ["here", "gone"]
 
 
+@pytest.mark.parametrize("has_config", [True, False])
+def test_a_run_whose_name_is_no_text_is_shown_like_any_other(
+    tmp_path: Path, has_config: bool
+) -> None:
+    try:
+        run = make_run(tmp_path / os.fsdecode(b"bytes\xff\xfe"), some_lines())
+    except OSError:
+        pytest.skip("this file system takes text only")
+    if not has_config:
+        (run / "config.toml").unlink()
+    make_run(tmp_path / "plain", some_lines())
+    page = Page(tmp_path)
+    odd = "bytes\\xff\\xfe"
+    assert {row["id"] for row in page.told("runs")["rows"]} == {odd, "plain"}
+    assert page.told("names")["runs"] == [odd, "plain"]
+    assert page.told("overview", run=odd)["num_clients"] == 8
+    assert page.told("client", run=odd, client=1)["facts"]["client"] == 1
+    for name in answers.FIGURES:
+        assert page.told("figure", run=odd, name=name)["words"]
+    assert [cost["run"] for cost in page.told("compare", run=[odd, "plain"])["costs"]] == [
+        *(odd, "plain")
+    ]
+    with (run / "events.jsonl").open("ab") as log:
+        log.write(b"{broken}\n{}\n")
+    assert "line" in Page(tmp_path).told("overview", run=odd)["problem"]
+
+
+def test_a_sampled_log_is_neither_counted_nor_compared(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", some_lines())
+    make_run(tmp_path / "b", [{"kind": "sampled", "at": 0.0, "share": 0.3}, *some_lines()])
+    page = Page(tmp_path)
+    _, row = page.told("runs", order="id")["rows"]
+    assert (row["name"], row["state"]) == ("pisces (seed 1)", "sampled")
+    assert (row["version"], row["num_updates"], row["num_clients"]) == (None, None, None)
+    told = page.told("compare", run=["a", "b"])
+    assert [run["id"] for run in told["runs"]] == ["a"]
+    (left_out,) = told["left_out"]
+    assert left_out["id"] == "b"
+    assert "some clients only" in left_out["why"]
+
+
+def test_why_none_can_be_compared_is_that_of_the_first(tmp_path: Path) -> None:
+    linked = make_run(tmp_path / "runs" / "linked", some_lines())
+    (tmp_path / "secret").write_text("secret")
+    (linked / "config.toml").unlink()
+    (linked / "config.toml").symlink_to(tmp_path / "secret")
+    page = Page(tmp_path / "runs")
+    first, last = page.ask("compare", run=["linked", "gone"]), page.ask("compare", run=["gone"])
+    assert "leads out" in first.json["problem"]
+    assert (first.status, last.status) == (422, 404)
+
+
+def test_what_a_log_that_is_not_read_yet_may_have_is_not_refused(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", some_lines())
+    index = Index(tmp_path.resolve())
+    index._take(find(index.root))  # found, and nothing read of it
+    unread = app(index)
+    by_score = {"run": "a", "order": "utility", "descending": "1"}
+    for question, query in (
+        ("clients", by_score),
+        ("figure", {"run": "a", "name": "curve", "metric": "accuracy"}),
+    ):
+        assert ask(unread, f"/api/{question}", query).status == 200
+    assert ask(unread, "/api/clients", {"run": "a", "order": "utility"}).json["rows"] == []
+    read_all(index)
+    rows = ask(unread, "/api/clients", by_score).json["rows"]
+    known = [row["terms"]["utility"] for row in rows if row["terms"].get("utility") is not None]
+    assert known == sorted(known, reverse=True)
+    assert ask(unread, "/api/clients", {"run": "a", "order": "reward"}).status == 400
+    refused = {"run": "a", "name": "curve", "metric": "none"}
+    assert ask(unread, "/api/figure", refused).status == 400
+
+
 def test_a_run_that_is_removed_is_said_to_be_gone(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs" / "run", some_lines())
     page = Page(tmp_path / "runs")
@@ -388,8 +629,10 @@ def test_markup_in_names_travels_as_text(tmp_path: Path) -> None:
     ):
         reply = page.ask(question, **query)
         assert reply.headers["content-type"] == "application/json"
-        for text in _strings(reply.json.get("data", []) + reply.json.get("figures", [])):
-            assert "<img" not in text or question == "compare", text
+        # The charts take some markup. Titles and words beside them are put in as text.
+        figures = reply.json.get("figures", [reply.json] if question == "figure" else [])
+        for text in _strings([[figure["data"], figure["layout"]] for figure in figures]):
+            assert "<img" not in text, text
             assert "<a " not in text, text
 
 
@@ -443,6 +686,14 @@ def test_no_script_of_ours_makes_markup(page: Page) -> None:
             assert forbidden not in text, path.name
 
 
+def test_the_page_knows_every_state_there_is(page: Page) -> None:
+    words = ask(page.app, "/static/words.js").body.decode()
+    for table, names in (("STATES", STATES), ("STATUSES", STATUSES), ("FATES", FATES)):
+        told = words.partition(f"const {table} = {{")[2].partition("};")[0]
+        keys = re.findall(r'([a-z ]+)"?: ["\[]', told)
+        assert tuple(key.strip() for key in keys) == names
+
+
 # --- while a run goes on --------------------------------------------------------------------------
 
 QUESTIONS: list[tuple[str, dict[str, Any]]] = [
@@ -451,6 +702,7 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("clients", {"run": "going", "order": "score"}),
     ("client", {"run": "going", "client": 0}),
     ("compare", {"run": ["going", "demo/fedbuff-seed1"], "target": 0.6}),
+    ("names", {}),
     *(("figure", {"run": "going", "name": name}) for name in answers.FIGURES),
 ]
 
@@ -506,6 +758,45 @@ def test_a_run_that_took_anothers_place_has_another_revision(tmp_path: Path) -> 
     make_run(tmp_path / "a", some_lines(seed=2))
     read_all(page.index)
     assert page.told("compare", run="a")["revision"] != before
+
+
+def test_what_is_written_after_the_last_line_is_told_all_the_same(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", some_lines())
+    page = Page(tmp_path)
+    query = {"run": "a"}
+    before = page.told("compare", **query)
+    assert (before["costs"][0]["wall_s"], before["costs"][0]["bytes"]) == (None, None)
+    (run / "summary.json").write_text('{"wall_s": 12.5}')
+    told = page.told("compare", **query, since=before["revision"])
+    assert (told["costs"][0]["wall_s"], told["costs"][0]["bytes"]) == (12.5, None)
+    (run / "model.safetensors").write_bytes(b"x" * 10)
+    assert page.told("compare", **query, since=told["revision"])["costs"][0]["model_bytes"] == 10
+    rows = page.told("clients", **query)
+    assert rows["rows"][0]["name"] is None
+    (run / "clients.jsonl").write_text('{"client":0,"name":"Ada"}\n')
+    assert page.told("clients", **query, since=rows["revision"])["rows"][0]["name"] == "Ada"
+
+
+def test_a_run_that_goes_while_it_is_compared_is_told(tmp_path: Path) -> None:
+    for name in "ab":
+        make_run(tmp_path / name, some_lines())
+    page = Page(tmp_path)
+    before = page.told("compare", run=["a", "b"])
+    assert before["left_out"] == []
+    (tmp_path / "b" / "events.jsonl").unlink()
+    page.index._scan_at = 0.0
+    read_all(page.index)
+    after = page.told("compare", run=["a", "b"], since=before["revision"])
+    assert [run["id"] for run in after["left_out"]] == ["b"]
+    assert after["revision"] != page.told("compare", run=["a"])["revision"]
+
+
+def test_a_revision_may_come_back_however_many_runs_it_is_of(tmp_path: Path) -> None:
+    names = [f"{number:0200}" for number in range(40)]
+    make_run(tmp_path / names[0], some_lines())
+    page = Page(tmp_path)
+    revision = page.told("compare", run=names)["revision"]
+    assert page.ask("compare", run=names, since=revision).status == 204
 
 
 def test_a_config_that_cannot_be_read_hides_no_other_run(tmp_path: Path) -> None:

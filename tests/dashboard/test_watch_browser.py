@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -59,14 +60,22 @@ def open_tab(opened: Any, tmp_path: Path) -> Iterator[OpenTab]:
     """Opens pages, and at the end sees that nothing went wrong in them."""
     tabs: list[Tab] = []
 
-    def open_(link: str, *, width: int = 1440, theme: str = "light") -> Tab:
+    def open_(
+        link: str,
+        *,
+        width: int = 1440,
+        theme: str = "light",
+        ready: Callable[[Any], None] = lambda _: None,
+        until: str = "load",
+    ) -> Tab:
         context = opened.new_context(
             viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
         )
         context.set_default_timeout(45_000)
         tab = Tab(context.new_page(), shots_folder(tmp_path))
         tabs.append(tab)
-        tab.page.goto(link)
+        ready(tab.page)
+        tab.page.goto(link, wait_until=until)
         return tab
 
     yield open_
@@ -182,11 +191,14 @@ def test_a_log_without_an_end_says_what_to_do(tmp_path: Path, open_tab: OpenTab)
     stopped = {"kind": "stopped", "at": lines[-1]["at"], "reason": "interrupted"}
     make_run(tmp_path / "interrupted", [*lines[:-1], stopped])
     empty = make_run(tmp_path / "empty", [])
+    some = {"kind": "sampled", "at": 0.0, "share": 0.3}
+    make_run(tmp_path / "sampled", [some, *lines])
     for run in (silent, damaged, empty):
         os.utime(run / "events.jsonl", (time.time() - 4000,) * 2)
     words = {
         "silent": "silent: nobody has written for 1 h 6 min; pisces resume goes on with it",
-        "hurt": "silent: log damaged",
+        "hurt": "damaged",
+        "sampled": "sampled",
         "interrupted": "interrupted: pisces resume goes on with it",
         "empty": "not begun: nobody has written for 1 h 6 min; pisces resume begins it",
     }
@@ -198,23 +210,71 @@ def test_a_log_without_an_end_says_what_to_do(tmp_path: Path, open_tab: OpenTab)
             assert tab.page.locator(".head .badge").inner_text() == told
             assert tab.fits(), name
             tab.shot(f"narrow-{name}")
+        tab.page.goto(of(server, "sampled"))
+        tab.page.get_by_text("has the lines of some clients only, and is not shown").wait_for()
+        assert not tab.page.locator(".tiles").first.is_visible()
+        tab.page.goto(server.link)
+        tab.page.locator("tr", has_text="sampled").get_by_text("not shown").wait_for()
+        assert "log damaged" not in tab.page.locator("main").inner_text()
 
 
 def test_the_list_says_what_nobody_began_and_how_long_ago_it_was(
     tmp_path: Path, open_tab: OpenTab
 ) -> None:
-    old, new = make_run(tmp_path / "old", []), make_run(tmp_path / "new", [])
-    os.utime(old / "events.jsonl", (time.time() - 4000,) * 2)
-    os.utime(new / "events.jsonl", (time.time() - 20,) * 2)
+    for name, age_s in (("old", 4000.0), ("new", 20.0), ("soon", 57.0)):
+        run = make_run(tmp_path / name, [])
+        os.utime(run / "events.jsonl", (time.time() - age_s,) * 2)
     with serving(tmp_path) as server:
-        page = open_tab(server.link).page
+        tab = open_tab(server.link, ready=lambda page: page.add_init_script(TEN_MINUTES_SLOW))
+        page = tab.page
         page.locator("tr", has_text="old").get_by_text("not begun", exact=True).wait_for()
         row = page.locator("tr", has_text="new")
         row.get_by_text("about to begin", exact=True).wait_for()
+        row.get_by_text(re.compile(r"^[2-5]\d s ago$")).wait_for()
         # Nothing changes but the time, and it is told nevertheless.
-        page.evaluate("const now = Date.now; Date.now = () => now() + 3 * 3600e3")
-        row.get_by_text("3 h ago", exact=True).wait_for()
+        row = page.locator("tr", has_text="soon")
+        row.get_by_text("1 min ago", exact=True).wait_for()
         row.get_by_text("not begun", exact=True).wait_for()
+        page.get_by_text("(1 about to begin, 2 not begun)").wait_for()
+        page.get_by_label("State").select_option("about to begin")
+        tab.until("() => document.querySelectorAll('tbody tr').length === 1")
+
+
+TEN_MINUTES_SLOW = "const now = Date.now; Date.now = () => now() - 600e3"
+
+
+def test_numbers_of_tasks_add_up_and_say_whose_score_does_not_count(
+    tmp_path: Path, open_tab: OpenTab
+) -> None:
+    lines = some_lines(num=12)
+    at = lines[-1]["at"]
+    idle = [{"kind": "joined", "at": 0.0, "client": 100 + n, "num_examples": 1} for n in range(48)]
+    own = {"at": at, "client": 1}
+    end = [
+        {**own, "kind": "started", "task": 9000, "version": 1},
+        {**own, "kind": "started", "task": 9001, "version": 1},
+        {**own, "kind": "left", "task": 9000, "reason": "went"},
+        {**own, "kind": "distrusted"},
+    ]
+    make_run(tmp_path / "a", [*idle, *lines[:-1], *end])
+    with serving(tmp_path) as server:
+        tab = open_tab(of(server, "a"))
+        drawn(tab)
+        failed = tab.page.locator(".tiles.small .tile", has_text="Failed")
+        assert "1 left" in failed.inner_text()
+        assert "by the wall; " in tab.page.locator(".tile", has_text="Time left").inner_text()
+        tab.shot("tasks-add-up")
+        tab.page.goto(f"{of(server, 'a', 'clients')}")
+        drawn(tab)
+        pages = tab.page.get_by_role("group", name="Clients shown", include_hidden=True)
+        assert not pages.is_visible(), "of 60 clients 12 ever worked"
+        tab.page.goto(f"{of(server, 'a', 'clients')}/1")
+        tab.page.get_by_text("does not count: distrusted").wait_for()
+        picks = tab.page.locator(".tile", has_text="Picks").inner_text()
+        assert "1 left, 1 running" in picks
+        first, *others = [int(found) for found in re.findall(r"\d+", picks)]
+        assert first == sum(others)
+        tab.shot("client-adds-up")
 
 
 def test_a_time_stands_in_one_line(tmp_path: Path, open_tab: OpenTab) -> None:
@@ -451,6 +511,197 @@ def test_the_page_survives_the_server(folder: Path, open_tab: OpenTab) -> None:
     tab.shot("not-reachable")
     with serving(folder, "--port", str(first.port)):
         tab.page.locator("#banner").wait_for(state="hidden")
+
+
+# --- answers that are slow, fail or come in another order ----------------------------------------
+
+
+def held(tab: Tab, routes: list[Any], num: int = 1) -> None:
+    """Wait until so many questions are held back."""
+    until = time.monotonic() + 30.0
+    while len(routes) < num:
+        assert time.monotonic() < until
+        tab.page.wait_for_timeout(20)
+
+
+def test_a_late_answer_does_not_take_the_place_of_a_newer(
+    server: Server, open_tab: OpenTab
+) -> None:
+    tab = open_tab(of(server, RUN, "clients"))
+    rows = tab.page.locator("tbody tr")
+    rows.nth(5).wait_for()
+    late: list[Any] = []
+    tab.page.route("**/api/clients?*find=x*", lambda route: late.append(route))
+    find = tab.page.get_by_label("Find a client")
+    find.fill("x")
+    held(tab, late)
+    find.fill("3")
+    tab.until("() => document.querySelectorAll('tbody tr').length === 15")
+    for route in late:
+        with suppress(Exception):  # whoever asked has gone on
+            route.continue_()
+    tab.page.wait_for_timeout(500)
+    assert rows.count() == 15
+    assert find.input_value() == "3"
+
+
+def test_an_empty_page_that_is_late_turns_nothing_back(server: Server, open_tab: OpenTab) -> None:
+    tab = open_tab(of(server, RUN, "clients"))
+    tab.page.get_by_text("1 to 25 of 60").wait_for()
+    late: list[Any] = []
+    tab.page.route("**/api/clients?*first=25*", lambda route: late.append(route), times=1)
+    turn = tab.page.get_by_role("button", name="Next").last
+    turn.click()
+    held(tab, late)
+    tab.page.get_by_label("Find a client").fill("5")
+    tab.until("() => document.querySelectorAll('tbody tr').length === 15")
+    with suppress(Exception):
+        late[0].fulfill(json={"revision": "x", "rows": [], "found": 60, "first": 25, "terms": []})
+    tab.page.wait_for_timeout(300)
+    assert tab.page.locator("tbody tr").count() == 15
+
+
+def test_a_row_that_cannot_be_made_is_told_for_as_long_as_it_is_there(
+    server: Server, open_tab: OpenTab
+) -> None:
+    """An answer that did not change is not sent again: it must not pass for shown."""
+    rows: list[dict[str, Any]] = [{"id": "\ud800"}]
+    told = {"revision": "x", "folder": "runs", "has_looked": True, "is_cut": False, "total": 1}
+
+    def answer(route: Any) -> None:
+        text = json.dumps({**told, "found": 1, "first": 0, "states": {}, "rows": rows})
+        is_known = "since=" in route.request.url
+        route.fulfill(**({"status": 204} if is_known else {"body": text}))
+
+    tab = open_tab(server.link, ready=lambda page: page.route("**/api/runs*", answer))
+    banner = tab.page.locator("#banner", has_text="stumbled")
+    banner.wait_for()
+    tab.page.wait_for_timeout(2500)
+    assert banner.is_visible()
+    tab.page.goto("about:blank")
+    tab.wrongs.clear()  # it was meant to stumble
+
+
+UPDATES = "performance.getEntriesByName('update').length"
+
+
+def test_charts_that_cannot_be_loaded_keep_no_numbers_back(
+    server: Server, open_tab: OpenTab
+) -> None:
+    def refuse(page: Any) -> None:
+        page.route("**/plotly.min.js", lambda route: route.abort())
+        # The page's own scripts come after that has failed.
+        page.route("**/main.js", lambda route: (time.sleep(0.5), route.continue_()))
+
+    tab = open_tab(of(server, RUN), ready=refuse)
+    tab.page.get_by_text("The charts could not be loaded").wait_for()
+    assert int(tile(tab, "Versions")) > 0
+    tab.until(f"() => {UPDATES} > 1")  # it goes on
+    tab.shot("no-charts")
+    tab.expected = "ERR_FAILED"
+
+
+def test_charts_that_are_slow_are_not_waited_for(server: Server, open_tab: OpenTab) -> None:
+    slow: list[Any] = []
+    tab = open_tab(
+        of(server, RUN),
+        ready=lambda page: page.route("**/plotly.min.js", lambda route: slow.append(route)),
+        until="commit",
+    )
+    tab.until(f"() => {UPDATES} > 1")
+    assert tab.page.locator(".plot .main-svg").count() == 0
+    slow[0].continue_()
+    drawn(tab)
+
+
+def test_a_run_that_is_gone_is_all_that_is_said(server: Server, open_tab: OpenTab) -> None:
+    tab = open_tab(of(server, RUN))
+    drawn(tab)
+    tab.page.route("**/api/overview?*", lambda route: route.abort())
+    banner = tab.page.locator("#banner")
+    banner.wait_for()
+    gone = {"problem": "no such run in the folder watched"}
+    tab.page.unroute("**/api/overview?*")
+    tab.page.route("**/api/overview?*", lambda route: route.fulfill(status=404, json=gone))
+    tab.page.get_by_text("no such run in the folder").wait_for()
+    assert not banner.is_visible()
+    tab.page.unroute("**/api/overview?*")
+    drawn(tab)
+    tab.expected = "Failed to load resource"
+
+
+# --- whoever reads, types or chooses is not disturbed ---------------------------------------------
+
+FOCUSED = "(document.activeElement.labels?.[0] ?? document.activeElement).innerText"
+
+
+def test_what_is_selected_and_where_the_focus_is_stays(tmp_path: Path, open_tab: OpenTab) -> None:
+    with serving(tmp_path) as server:
+        tab = open_tab(server.link)
+        command = tab.page.get_by_text("pisces demo", exact=True)
+        command.evaluate("(code) => getSelection().selectAllChildren(code)")
+        tab.page.wait_for_timeout(1500)
+        assert tab.page.evaluate("String(getSelection())") == "pisces demo"
+
+        tab.page.goto(of(server, "later"))
+        tab.page.locator("main").get_by_role("link", name="All runs").focus()
+        tab.page.wait_for_timeout(1500)
+        assert tab.page.evaluate(FOCUSED) == "All runs"
+        tab.expected = "status of 404"
+
+        lines = some_lines(num=60)
+        run = make_run(tmp_path / "live", lines[:100])
+        tab.page.goto(of(server, "live"))
+        drawn(tab)
+        tab.page.locator(".path a").focus()
+        before = tile(tab, "Versions")
+        with Writer(run, lines[100:160]):
+            tab.until(f"([before]) => ({VERSIONS}) !== before", before)
+            assert tab.page.evaluate(FOCUSED) == "Runs"
+        tab.page.goto(of(server, "live", "clients"))
+        drawn(tab)
+        tab.page.get_by_label("Colour by").focus()
+        tab.page.keyboard.press("ArrowDown")
+        tab.page.get_by_text("aggregated", exact=True).first.wait_for()
+        assert str(tab.page.evaluate(FOCUSED)).startswith("Colour by")
+        with Writer(run, lines[160:220]):
+            tab.page.wait_for_timeout(1500)
+        assert str(tab.page.evaluate(FOCUSED)).startswith("Colour by")
+
+
+VERSIONS = (
+    "[...document.querySelectorAll('.tile')].find((tile) => tile.innerText.startsWith('Versions'))"
+    ".querySelector('.big').innerText"
+)
+
+
+def test_a_comparison_lets_whoever_types_finish(tmp_path: Path, open_tab: OpenTab) -> None:
+    lines = some_lines()
+    for name in "ab":
+        make_run(tmp_path / name, lines[:-1])
+    with serving(tmp_path) as server:
+        tab = open_tab(f"{server.link}#/compare?run=a")
+        drawn(tab)
+        metric = tab.page.get_by_label("Metric")
+        assert not metric.is_visible()
+        target = tab.page.get_by_label("Target", exact=True)
+        target.press_sequentially("0.")
+        make_run(tmp_path / "c", lines)
+        tab.until("() => [...document.querySelectorAll('option')].some((o) => o.value === 'c')")
+        assert "target" not in tab.page.url
+        target.press_sequentially("5")
+        target.press("Enter")
+        tab.until("() => location.hash.includes('target=0.5')")
+        with (tmp_path / "a" / "events.jsonl").open("ab") as log:
+            log.write(encode({"kind": "evaluated", "at": 40.0, "version": 1, "f1": 0.5}))
+        metric.wait_for()
+        metric.select_option("f1")
+        tab.until("() => location.hash.includes('metric=f1')")
+        drawn(tab)
+        tab.shot("compare-metric")
+        more = "&".join(f"run=gone{n}" for n in range(44))
+        tab.page.goto(f"{server.link}#/compare?run=a&{more}")
+        tab.page.get_by_text("of those chosen the last 5 are left out").wait_for()
 
 
 def test_markup_out_of_logs_stays_text(tmp_path: Path, open_tab: OpenTab) -> None:

@@ -94,6 +94,7 @@ def test_others_need_the_token(folder: Path) -> None:
         with pytest.raises(urllib.error.HTTPError) as refused:
             get(f"{here}api/runs")
         assert refused.value.code == 401
+        refused.value.close()
         assert b"Pisces" in get(f"{here}?token={token}")
         server.process.send_signal(signal.SIGINT)
         rest, _ = server.process.communicate(timeout=10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -121,6 +122,58 @@ def test_what_takes_too_much_room_is_let_go_but_for_its_line(
     assert watched.ledger is None
 
 
+def test_a_damaged_log_that_is_let_go_keeps_its_problem(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(root / "a", some_lines())
+    text = (run / "events.jsonl").read_bytes()
+    (run / "events.jsonl").write_bytes(text[:-40] + b"}\n{}\n")
+    monkeypatch.setattr(indexing, "IDLE_S", 0.0)
+    index = Index(root, room_bytes=1)
+    for _ in range(4):
+        index._scan_at = 0.0
+        index.step()
+    (watched,) = index.runs()
+    share, problem, revision = watched.share_read, watched.problem, index.revision
+    assert problem is not None
+    assert share > 0.9
+    watched.ledger = None  # let go
+    index._scan_at = time.monotonic()
+    index._take(indexing.places.find(root))
+    assert (watched.share_read, watched.problem) == (share, problem)
+    assert index.revision == revision, "nothing new is said"
+
+
+def test_a_link_that_leads_out_is_told_when_it_comes_and_goes(root: Path, tmp_path: Path) -> None:
+    run = make_run(root / "a", some_lines())
+    index = read_all(Index(root))
+    before, config = index.revision, (run / "config.toml").read_text()
+    (tmp_path / "secret").write_text("")
+    (run / "config.toml").unlink()
+    (run / "config.toml").symlink_to(tmp_path / "secret")
+    (watched,) = again(index).runs()
+    assert "leads out" in (watched.problem or "")
+    assert index.revision != before
+    (run / "config.toml").unlink()
+    (run / "config.toml").write_text(config)
+    again(index)
+    assert watched.problem is None
+    assert watched.seen is not None
+
+
+def test_a_config_that_comes_late_is_noticed_though_nobody_looks(root: Path) -> None:
+    run = make_run(root / "a", [])
+    config = (run / "config.toml").read_text()
+    (run / "config.toml").unlink()
+    index = read_all(Index(root))
+    (watched,) = index.runs()
+    assert watched.seen is not None
+    assert watched.seen.name == "a"
+    (run / "config.toml").write_text(config)
+    again(index)
+    assert watched.seen.name == "pisces (seed 1)"
+
+
 def held(index: Index) -> set[str]:
     return {watched.place.id for watched in index.runs() if watched.ledger is not None}
 
@@ -157,6 +210,33 @@ def test_no_more_is_let_go_than_has_to_be_and_first_what_nobody_missed(root: Pat
         index._scan_at = 0.0
         index.step()
         assert held(index) == set(left)
+
+
+def test_a_run_with_more_to_read_is_not_let_go(root: Path) -> None:
+    for name in "ab":
+        make_run(root / name, some_lines()[:40])
+    index = read_all(Index(root))
+    rest(index, {"a": -3600.0, "b": -3600.0})
+    (ledger,) = [watched.ledger for watched in index.runs() if watched.place.id == "b"]
+    with (root / "b" / "events.jsonl").open("ab") as log:
+        log.write(encode(some_lines()[40]))
+    index.room_bytes = 1
+    index._scan_at = 0.0
+    index.step()
+    assert [watched.ledger for watched in index.runs() if watched.ledger] == [ledger]
+
+
+def test_the_time_since_the_last_line_makes_no_new_list(root: Path) -> None:
+    run = make_run(root / "a", some_lines()[:40])
+    os.utime(run / "events.jsonl", (time.time() - 4000,) * 2)
+    index = read_all(Index(root))
+    (watched,) = index.runs()
+    assert watched.seen is not None
+    assert watched.ledger is not None
+    revision, silent_s = index.revision, watched.seen.silent_s
+    index._ask(watched, watched.ledger)
+    assert watched.seen.silent_s != silent_s
+    assert index.revision == revision
 
 
 def test_who_is_looked_at_is_read_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

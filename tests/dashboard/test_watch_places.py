@@ -25,6 +25,20 @@ def test_runs_are_found_at_any_depth_and_called_by_their_path(root: Path) -> Non
     assert sorted(find(root).places) == ["demo/pisces-seed1", "first", "study/a/b/c"]
 
 
+def test_a_name_that_is_no_text_is_written_out(root: Path) -> None:
+    odd = root / os.fsdecode(b"bytes\xff\xfe")
+    try:
+        make_run(odd, [])
+    except OSError:
+        pytest.skip("this file system takes text only")
+    make_run(root / "gr\u00fcn", [])
+    found = find(root).places
+    assert sorted(found) == ["bytes\\xff\\xfe", "gr\u00fcn"]
+    assert found["bytes\\xff\\xfe"].path == odd
+    for name in found:
+        name.encode()
+
+
 def test_the_folder_watched_may_be_a_run_itself(root: Path) -> None:
     root.rmdir()
     make_run(root, [])
@@ -91,11 +105,18 @@ def test_the_stamp_changes_with_the_log(root: Path) -> None:
 
 def test_too_many_runs_are_cut_and_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "MAX_RUNS", 3)
-    for number in range(5):
-        make_run(root / str(number), [])
+    for number, age in enumerate((10, 50, 30, 40, 20)):
+        log = make_run(root / str(number), []) / "events.jsonl"
+        os.utime(log, (1e9 - age,) * 2)
     found = find(root)
-    assert len(found.places) == 3
     assert found.is_cut
+    assert sorted(found.places) == ["0", "2", "4"], "those that changed last"
+    monkeypatch.setattr(places, "MAX_RUNS", 5)
+    assert not find(root).is_cut
+    monkeypatch.setattr(places, "MAX_FOLDERS", 5)  # the root is one
+    assert find(root).is_cut
+    monkeypatch.setattr(places, "MAX_FOLDERS", 6)
+    assert not find(root).is_cut
 
 
 def test_a_path_of_this_machine_is_hidden() -> None:

@@ -201,17 +201,19 @@ def test_clusters_are_ranges_around_what_is_close_together() -> None:
     # Concurrency 4: two make a cluster, four losses are enough to judge. With a radius of 0.5 the
     # losses 1.0, 1.2, 1.4 are within it of each other, 5.0 and 5.5 as well, and 9.0 is alone.
     judge = LossOutliers(4, eps=0.5)
-    judged(judge, [1.0, 5.5, 1.4, 9.0, 5.0, 1.2])
-    (low, high), (from_, to) = judge.clusters(0)
+    records = [(0, loss) for loss in (1.0, 5.5, 1.4, 9.0, 5.0, 1.2)]
+    (low, high), (from_, to) = judge.clusters_of(records, 0)
     assert (low, high) == pytest.approx((0.5, 1.9))
     assert (from_, to) == pytest.approx((4.5, 6.0))
 
 
 def test_there_are_no_clusters_before_there_are_enough_losses() -> None:
-    judge = LossOutliers(4, eps=0.5)
-    judged(judge, [1.0, 1.1, 1.2])
-    assert judge.clusters(0) == ()
-    assert judge.clusters(7) == ()
+    judge = LossOutliers(4, window=2, eps=0.5)
+    records = [(0, 1.0), (1, 1.1), (2, 1.2), (4, 1.3)]
+    assert judge.clusters_of(records[:3], 2) == ()
+    assert judge.clusters_of(records, 2) == ()  # later versions are of no use to it
+    assert judge.clusters_of(records, 4) == ()  # nor those of more than two versions before
+    assert len(judge.clusters_of([*records, (2, 1.0), (3, 1.1)], 4)) == 1
 
 
 @given(losses=st.lists(st.floats(0.0, 10.0), min_size=4, max_size=30), loss=st.floats(0.0, 10.0))

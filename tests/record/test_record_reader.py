@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -199,3 +200,35 @@ def test_many_runs_nearby_are_not_all_listed(tmp_path: Path) -> None:
 def test_lines_of_any_json_writer_are_read(tmp_path: Path) -> None:
     text = "".join(json.dumps(line, separators=(" , ", " : ")) + "\n" for line in LINES)
     assert next(folder(tmp_path, text.encode()).events("evaluated")) == LINES[1]
+
+
+def test_what_is_no_file_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe/events.jsonl")
+    (tmp_path / "folder/events.jsonl").mkdir(parents=True)
+    assert find_runs(tmp_path) == []
+    with pytest.raises(RunError, match=r"its events.jsonl is no file; check the path"):
+        Run.open(tmp_path / "pipe")
+    with pytest.raises(RunError, match="not an ordinary file"):  # it became one since
+        list(Run(tmp_path / "pipe").events())
+
+
+@pytest.mark.parametrize("config", ["seed = 0x1" + "0" * 5000, "[a]\nb = [-1" + "0" * 400 + "]"])
+def test_numbers_that_nobody_can_use_are_refused(tmp_path: Path, config: str) -> None:
+    with pytest.raises(RunError, match=r"config.toml: a number in it is too large"):
+        _ = folder(tmp_path, config=config).name
+
+
+def test_a_long_seed_is_one_and_a_long_setting_is_none(tmp_path: Path) -> None:
+    run = folder(tmp_path / "x", config=f"seed = {2**127}\n[clients]\ncount = {2**63}\nb = [1]")
+    assert run.name == f"x (seed {2**127})"
+    assert run.setting("clients", "count") is None
+    assert run.setting("clients", "b") == [1]
+
+
+def test_a_summary_need_not_say_how_long_the_run_took(tmp_path: Path) -> None:
+    folder(tmp_path)
+    counted = Run.open(tmp_path).summary
+    del counted["wall_s"]
+    (tmp_path / "summary.json").write_text(json.dumps(counted))
+    assert Run.open(tmp_path).summary["wall_s"] is None

@@ -15,7 +15,9 @@ from pisces.execute.failures import Failures
 from pisces.names import PROTOCOLS
 from pisces.record.reader import Run
 from pisces.record.sample import Sample
+from pisces.record.writer import RunFolder
 from pisces.replaying import replay
+from pisces.report.goal import Goal
 from pisces.report.ledger.book import Ledger
 from pisces.report.table import run_table
 from pisces.stop import Stop
@@ -94,7 +96,7 @@ def test_whoever_would_count_it_is_told(tmp_path: Path) -> None:
     assert run.sampled == SHARE
     times, _ = run.curve("accuracy")
     assert len(times) == len(result.curve()) > 5
-    run_table(run)  # from the summary, which is of all
+    run_table(run, Goal.of([run]))  # from the summary, which is of all
     for count in (run.tally, lambda: list(run.events()), lambda: list(run.events("joined"))):
         with pytest.raises(RunError, match=r"events\.jsonl is sampled"):
             count()
@@ -128,3 +130,15 @@ def test_what_has_ended_is_not_remembered(tmp_path: Path) -> None:
         recalled.recall(line)
     running = result.summary["num_under_way"] + result.summary["num_dropped"]
     assert len(recalled._tasks) <= running < result.summary["num_started"] // 3
+
+
+@pytest.mark.parametrize(
+    "first", ["0", "[]", '{"kind": "sampled"}', '{"kind": "sampled", "share": 7}']
+)
+def test_a_log_that_begins_with_no_line_is_taken_for_none(tmp_path: Path, first: str) -> None:
+    RunFolder.create(tmp_path / "r", "").close()
+    (tmp_path / "r" / "events.jsonl").write_text(f"{first}\n")
+    folder = RunFolder.reopen(tmp_path / "r")
+    folder.write_sample(1.0)
+    assert not folder.is_sampled
+    folder.close()

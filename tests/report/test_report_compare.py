@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pisces.errors import RunError
 from pisces.record.lines import plain
 from pisces.record.reader import Run
-from pisces.report.compare import BySeed, Result, by_protocol, compare, paired_speedup
+from pisces.report.compare import BySeed, Result, by_protocol, compare, drawn_of, paired_speedup
+from pisces.report.goal import Goal
 
 MakeRun = Callable[..., Run]
 
@@ -261,3 +262,26 @@ def test_errors_name_the_runs(make_run: MakeRun) -> None:
 def test_the_same_folder_twice_is_one_run(make_run: MakeRun) -> None:
     run = make_run("pisces", 1, {})
     assert by_protocol([run, Run.open(run.path)]) == {"pisces": {1: run}}
+
+
+def test_runs_cut_short_are_drawn_only_where_there_are_no_others(make_run: MakeRun) -> None:
+    whole = make_run("pisces", 1, {10.0: 0.9})
+    cut = [make_run("oort", seed, {10.0: 0.9}, reason="interrupted") for seed in (1, 2)]
+    goal = Goal("accuracy", 0.8)
+    assert drawn_of([whole, *cut], goal) == ([whole], goal)
+    assert drawn_of(cut, goal) == (
+        cut,
+        Goal("accuracy"),
+    )  # nobody knows which of them would have been faster
+    assert drawn_of(cut[:1], goal) == (cut[:1], goal)
+
+
+def test_speedups_have_an_interval_where_there_are_pairs_enough(make_run: MakeRun) -> None:
+    runs = [make_run("pisces", seed, {10.0: 0.9}) for seed in range(5)]
+    runs += [make_run("oort", seed, {20.0 + seed: 0.9}) for seed in range(5)]
+    row = compare(runs, 0.8)[1]
+    assert row.has_interval
+    assert row.speedup_ends == (row.speedup_low, row.speedup_high)
+    few = compare([run for run in runs if run.seed in (0, 1)], 0.8)[1]
+    assert not few.has_interval
+    assert few.speedup_ends == (2.0, 2.1)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsers import browser
 from runs import World, simulate
 
 from pisces.errors import MissingPackageError, RunError
@@ -21,8 +22,10 @@ from pisces.record.lines import encode
 from pisces.record.reader import Run
 from pisces.report import charts
 from pisces.report import page as page_module
+from pisces.report.goal import Goal
 from pisces.report.markup import data_block, tag
 from pisces.report.page import page, write_page
+from pisces.report.printed.share import picture, table
 
 pytest.importorskip("plotly")
 
@@ -101,7 +104,7 @@ def several(tmp_path: Path) -> list[Run]:
 
 
 def test_nothing_refers_to_the_network(run: Run, several: list[Run]) -> None:
-    for text in (page([run], 0.01), page(several, 0.01)):
+    for text in (page([run], Goal("accuracy", 0.01)), page(several, Goal("accuracy", 0.01))):
         seen = Seen(text)
         for tag_, attributes in seen.tags:
             for name in ("src", "srcset", "data", "action", "poster", "background", "xlink:href"):
@@ -114,7 +117,7 @@ def test_nothing_refers_to_the_network(run: Run, several: list[Run]) -> None:
 
 
 def test_the_policy_lets_only_our_scripts_run(run: Run) -> None:
-    seen = Seen(page([run], 0.01))
+    seen = Seen(page([run], Goal("accuracy", 0.01)))
     (policy,) = [
         attributes["content"]
         for tag_, attributes in seen.tags
@@ -135,13 +138,13 @@ def test_the_same_runs_give_the_same_bytes(several: list[Run], tmp_path: Path) -
     tmp_path = tmp_path / "pages"
     for name in ("one.html", "two.html"):
         again = [Run.open(run.path) for run in several]
-        write_page(tmp_path / name, again, 0.01)
+        write_page(tmp_path / name, again, Goal("accuracy", 0.01))
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
     assert len(list(tmp_path.iterdir())) == 2  # and nothing half done
 
 
 def test_one_run_is_told_and_drawn(run: Run) -> None:
-    seen = Seen(page([run], 0.01))
+    seen = Seen(page([run], Goal("accuracy", 0.01)))
     s = run.summary
     assert f"pisces (seed 1) trained a model over {s['num_clients']} clients" in seen.text
     assert f"{s['num_updates']} updates arrived: {s['num_aggregated']} went into" in seen.text
@@ -154,7 +157,7 @@ def test_one_run_is_told_and_drawn(run: Run) -> None:
 
 
 def test_several_runs_are_compared(several: list[Run]) -> None:
-    text = Seen(page(several, 0.01)).text
+    text = Seen(page(several, Goal("accuracy", 0.01))).text
     assert "6 runs of 3 protocols (pisces, " in text
     assert "of seeds 1 to 2: 6 clients." in text
     assert "A closer look: pisces (seed 1)" in text
@@ -164,7 +167,7 @@ def test_several_runs_are_compared(several: list[Run]) -> None:
 def test_settings_that_differ_are_marked(tmp_path: Path) -> None:
     one = simulated(tmp_path, "pisces", 1, "[data]\nalpha = 0.5\nsize = 3\n")
     two = simulated(tmp_path, "fedavg", 1, "[data]\nalpha = 5.0\nsize = 3\n")
-    text = page([one, two], 0.01)
+    text = page([one, two], Goal("accuracy", 0.01))
     assert '<th scope="row">data.alpha</th><td>0.5</td><td class="differs">5</td>' in text
     assert '<th scope="row">data.size</th><td>3</td></tr>' in text  # with what they share
     assert "pisces (seed 1) and fedavg (seed 1) differ in data.alpha" in Seen(text).text
@@ -173,10 +176,19 @@ def test_settings_that_differ_are_marked(tmp_path: Path) -> None:
 def test_runs_cut_short_do_not_count(make_run: MakeRun) -> None:
     runs = [make_run("pisces", s, {10.0: 0.9}) for s in (1, 2)]
     runs += [make_run("oort", 1, {10.0: 0.9}, reason="interrupted")]
-    text = Seen(page(runs, 0.8)).text
+    text = Seen(page(runs, Goal("accuracy", 0.8))).text
     assert "1 run (1 of oort) was interrupted or is not over, and does not count." in text
     assert "A closer look: oort" not in text
-    assert page([make_run("tifl", s, {}, reason=None) for s in (1, 2)], 0.8)
+    assert page([make_run("tifl", s, {}, reason=None) for s in (1, 2)], Goal("accuracy", 0.8))
+
+
+@pytest.mark.parametrize("num", [8, 9])  # drawn one by one, or as their median and range
+def test_runs_of_one_seed_are_drawn_however_many_they_are(tmp_path: Path, num: int) -> None:
+    runs = [simulated(tmp_path / str(n), "pisces", 1) for n in range(num)]
+    assert f"pisces: {num} runs" in Seen(page(runs)).text
+    for name in ("curve", "staleness", "involvement"):
+        picture(runs, name, tmp_path / f"{name}.png")
+    table(runs, "staleness", tmp_path / "staleness.csv")
 
 
 def test_a_run_of_which_little_is_known(make_run: MakeRun) -> None:
@@ -208,7 +220,7 @@ def test_markup_in_a_log_stays_text(make_run: MakeRun, tmp_path: Path) -> None:
         (run.path / "clients.jsonl").write_text(named)
     fresh = [Run.open(run.path) for run in runs]
     for chosen in (fresh[:1], fresh):
-        text = page(chosen, 0.4, EVIL)
+        text = page(chosen, Goal(EVIL, 0.4))
         seen = Seen(text)
         assert "alert(1)" in seen.text
         assert {tag_ for tag_, _ in seen.tags}.isdisjoint({"img", "iframe"})
@@ -235,7 +247,7 @@ def test_attributes_are_escaped() -> None:
 def test_hundreds_of_runs_stay_readable(make_run: MakeRun) -> None:
     accuracies = {float(t): min(0.9, t / 100) for t in range(0, 100, 2)}
     runs = [make_run(p, s, accuracies) for p in ("pisces", "oort", "fedavg") for s in range(40)]
-    text = page(runs, 0.8)
+    text = page(runs, Goal("accuracy", 0.8))
     assert len(text) < 600_000  # without the library
     assert "Medians over the runs of a protocol." in Seen(text).text
 
@@ -255,7 +267,7 @@ def test_errors_say_what_to_do(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.usefixtures("whole")
 def test_a_browser_draws_it_offline_without_a_word(run: Run, tmp_path: Path) -> None:
-    write_page(tmp_path / "it.html", [run], 0.01)
+    write_page(tmp_path / "it.html", [run], Goal("accuracy", 0.01))
     assert (tmp_path / "it.html").stat().st_size < 6_000_000
     command = [
         *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"),
@@ -268,10 +280,28 @@ def test_a_browser_draws_it_offline_without_a_word(run: Run, tmp_path: Path) -> 
     assert ran.stdout.count('class="main-svg"') >= 5
 
 
+@pytest.mark.usefixtures("whole")
+def test_lines_are_lighter_in_the_dark_and_paper_is_opened(run: Run, tmp_path: Path) -> None:
+    write_page(tmp_path / "it.html", [run], Goal("accuracy", 0.01))
+    with browser() as opened:
+        page = opened.new_page(color_scheme="dark", viewport={"width": 375, "height": 800})
+        page.goto((tmp_path / "it.html").as_uri())
+        lines = "[...document.querySelectorAll('.js-line')].map((e) => e.style.stroke).join()"
+        is_open = "document.querySelectorAll('details[open]').length"
+        page.wait_for_function(f"{lines} !== ''")
+        assert "rgb(61, 154, 217)" in page.evaluate(lines)
+        assert page.evaluate(is_open) == 0
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.wait_for_function(f"{lines}.includes('rgb(0, 114, 178)')")
+        assert page.evaluate(is_open) == 1
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.evaluate(is_open) == 0
+
+
 def test_protocols_stand_in_one_order(make_run: MakeRun) -> None:
     times = {"fedavg": 30.0, "fedbuff": 20.0, "pisces": 10.0}
     runs = [make_run(name, s, {t: 0.9}) for name, t in times.items() for s in (1, 2)]
-    seen = Seen(page(runs, 0.8))
+    seen = Seen(page(runs, Goal("accuracy", 0.8)))
     assert "pisces, fedbuff and fedavg: 6 runs" in seen.text
     curves = seen.figures["comparison-0"]["data"]
     order = [trace["name"].split()[0].strip(",:") for trace in curves if trace.get("name")]
@@ -282,4 +312,4 @@ def test_how_runs_are_told_of_is_not_their_world(tmp_path: Path) -> None:
     tables = "[record]\ntrackers = {}\n[checkpoint]\nkeep = {}\n[network]\nat_least = {}\n"
     one = simulated(tmp_path, "pisces", 1, tables.format("[]", 1, 1))
     two = simulated(tmp_path, "fedavg", 1, tables.format('["csv"]', 2, 2))
-    assert "did not meet the same world" not in Seen(page([one, two], 0.01)).text
+    assert "did not meet the same world" not in Seen(page([one, two], Goal("accuracy", 0.01))).text

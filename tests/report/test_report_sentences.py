@@ -7,23 +7,25 @@ from typing import Any
 
 import pytest
 
+from pisces.quantities import how_many, listed
 from pisces.record.reader import Run
 from pisces.report.compare import compare
-from pisces.report.sentences import about_comparison, about_run, count, listed
+from pisces.report.goal import Goal
+from pisces.report.sentences import about_comparison, about_run
 
 MakeRun = Callable[..., Run]
 
 
-def told(run: Run, **options: Any) -> str:
-    return " ".join(about_run(run, **options))
+def told(run: Run, target: float | None = None, **options: Any) -> str:
+    return " ".join(about_run(run, Goal("accuracy", target), **options))
 
 
 def compared(runs: list[Run], **options: Any) -> str:
-    return " ".join(about_comparison(compare(runs, 0.8), runs, target=0.8, metric="accuracy"))
+    return " ".join(about_comparison(compare(runs, 0.8), runs, Goal("accuracy", 0.8)))
 
 
 def test_counts_and_lists() -> None:
-    assert [count(n, "run") for n in (0, 1, 2, 1000)] == [
+    assert [how_many(n, "run") for n in (0, 1, 2, 1000)] == [
         "no runs",
         "1 run",
         "2 runs",

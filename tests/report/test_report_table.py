@@ -7,10 +7,13 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from pisces.quantities import duration, in_bytes
 from pisces.record.reader import Run
 from pisces.report.compare import Row
-from pisces.report.table import comparison_table, duration, in_bytes, run_table
+from pisces.report.goal import Goal
+from pisces.report.table import comparison_table, run_table
 
+AIM = Goal("accuracy", 0.84)
 ROW = Row(
     protocol="pisces",
     seeds=(1, 2, 3),
@@ -60,10 +63,10 @@ def test_protocols_side_by_side() -> None:
         wall_s=None,
     )
     some = replace(OTHER, protocol="fedavg", reached=2)
-    shown = lines(comparison_table([ROW, OTHER, some, late]))
+    shown = lines(comparison_table([ROW, OTHER, some, late], AIM))
     assert [" ".join(line.split()) for line in shown] == [
         "time to speed-up max final wall",
-        "protocol target of pisces versions updates staleness accuracy time",
+        "protocol 0.84 of pisces versions updates staleness accuracy time",
         "─" * len(shown[2].strip()),
         "pisces 440 s 1,433 12,345 20 0.9877 4.6 s",
         "fedbuff 616 s 1.40x 1,433 12,345 20 0.9877 4.6 s",
@@ -92,7 +95,7 @@ def test_runs_cut_short_are_counted_below_the_name() -> None:
         wall_s=None,
         num_cut_short=12,
     )
-    shown = lines(comparison_table([some, only]))
+    shown = lines(comparison_table([some, only], AIM))
     assert [" ".join(line.split()) for line in shown[3:]] == [
         "pisces 440 s 1,433 12,345 20 0.9877 4.6 s",
         "1 cut short",
@@ -114,13 +117,13 @@ def test_nothing_is_cut_off_at_80_columns() -> None:
         max_staleness=12345,
         wall_s=123456.0,
     )
-    shown = lines(comparison_table([ROW, wide], target=0.84))
+    shown = lines(comparison_table([ROW, wide], AIM))
     assert max(map(len, shown)) <= 80
     text = "\n".join(shown)
     assert "…" not in text
     for cell in ("0.84", ">= 12.25x", "99,999", "999,999", "12,345", "34.3 h", "0 of 3"):
         assert cell in text
-    both = "\n".join(lines(comparison_table([ROW, replace(wide, speedup_most=20.5)], target=0.84)))
+    both = "\n".join(lines(comparison_table([ROW, replace(wide, speedup_most=20.5)], AIM)))
     assert "12.25x to" in both  # the other end is below it
     assert "20.50x" in both
     # There is no room for the long name: it alone is broken, after a hyphen.
@@ -130,7 +133,7 @@ def test_nothing_is_cut_off_at_80_columns() -> None:
 def test_a_long_name_stays_whole() -> None:
     long = replace(OTHER, protocol="pisces-without-adaptive-pace", updates=987.0)
     for width, headings in ((80, "ver- up- max"), (120, "max")):
-        shown = lines(comparison_table([ROW, long], width=width), width)
+        shown = lines(comparison_table([ROW, long], AIM, width=width), width)
         assert max(map(len, shown)) <= width
         assert " ".join(shown[0].split()) == f"time to speed-up {headings} final wall"
         assert shown[-3].split()[:3] == ["pisces-without-adaptive-pace", "616", "s"]
@@ -146,13 +149,13 @@ def test_a_long_name_stays_whole() -> None:
     ],
 )
 def test_the_caption_says_what_the_spread_is(pairs: tuple[int, ...], caption: str | None) -> None:
-    table = comparison_table([replace(ROW, num_pairs=num) for num in pairs])
+    table = comparison_table([replace(ROW, num_pairs=num) for num in pairs], AIM)
     expected = None if caption is None else f"medians over seeds; below a speed-up: {caption}"
     assert table.caption == expected
 
 
 def speedup_cell(row: Row) -> list[str]:
-    table = comparison_table([ROW, row])
+    table = comparison_table([ROW, row], AIM)
     return str(list(table.columns[2].cells)[1]).split("\n")
 
 
@@ -189,7 +192,7 @@ def facts(table: Table) -> dict[str, str]:
 def test_one_run(make_run: Callable[..., Run]) -> None:
     aggregated = {"kind": "aggregated", "at": 9.0, "version": 4, "tasks": [], "staleness": [1, 4]}
     run = make_run("pisces", 1, {20.0: 0.9, 40.0: 0.8}, lines=[aggregated], wall_s=3.0)
-    table = run_table(run, target=0.85)
+    table = run_table(run, Goal("accuracy", 0.85))
     assert max(map(len, lines(table))) <= 80
     assert table.title == "pisces (seed 1)"
     shown = facts(table)
@@ -198,13 +201,13 @@ def test_one_run(make_run: Callable[..., Run]) -> None:
     assert shown["accuracy, final and best"] == "0.8, 0.9"
     assert shown["time to accuracy 0.85"] == "20 s"
     assert shown["wall time"] == "3 s"
-    assert facts(run_table(run, target=0.95))["time to accuracy 0.95"] == "not reached"
+    assert facts(run_table(run, Goal("accuracy", 0.95)))["time to accuracy 0.95"] == "not reached"
 
 
 def test_a_run_that_has_just_begun(make_run: Callable[..., Run]) -> None:
     run = make_run("pisces", 1, {})
     (run.path / "events.jsonl").write_bytes(b"")
-    shown = facts(run_table(run))
+    shown = facts(run_table(run, Goal("accuracy")))
     assert shown["ended"] == "not finished, at 0 s"
     assert shown["staleness, mean and max"] == "-"
     assert not any(label.startswith("time to") for label in shown)
@@ -222,7 +225,7 @@ def test_no_task_of_a_run_is_lost(make_run: Callable[..., Run]) -> None:
     tasks = [{"kind": "started", "task": t, "client": 0} for t in range(7)] + ends
     lines = [{"at": 1.0, **line} for line in tasks]
     over, growing = (
-        facts(run_table(make_run("pisces", seed, {}, lines=lines, reason=reason)))
+        facts(run_table(make_run("pisces", seed, {}, lines=lines, reason=reason), Goal("accuracy")))
         for seed, reason in enumerate(["time limit", None])
     )
     assert growing["tasks started"] == "7"

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pisces import config
-from pisces.cli.console import Json, Quiet, stderr
-from pisces.cli.left import left_in
-from pisces.cli.many import Job, has_begun, jobs_of, run_all
+from pisces.cli.console import Json, Quiet
 from pisces.cli.options import (
     Changes,
     ConfigFile,
+    OnRay,
     Target,
     Track,
     fresh_folder,
@@ -24,12 +22,17 @@ from pisces.cli.options import (
     tracked,
 )
 from pisces.cli.report import show_comparison
-from pisces.cli.spread import OnRay, made_where
 from pisces.config import Config
 from pisces.errors import ConfigError
+from pisces.many.crew import run_all
+from pisces.many.jobs import Job, has_begun, jobs_of, misfits
+from pisces.many.left import left_in
+from pisces.many.where import made_where
+from pisces.progress import screen
 from pisces.progress.showing import Manner, manner_of
 from pisces.record.reader import Run
 from pisces.report.compare import is_cut_short
+from pisces.report.goal import Goal
 
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Runs at a time; without it one per processor core.")
@@ -82,32 +85,22 @@ def compare(
     folder = out or fresh_folder(f"{file.stem}-compare")
     chosen = all_that_run(base) if protocols.strip() == "all" else names(protocols)
     todo = jobs_of(base, chosen, numbers(seeds), folder)
-    with left_in(folder, todo) as left:
+    with left_in(folder, todo, quiet=quiet) as left:
         manner = manner_of(quiet=quiet, as_json=as_json)
         run_and_show(todo, left, goal, folder, jobs, manner, ray=ray, as_json=as_json)
 
 
 def all_that_run(base: Config) -> list[str]:
     """Every protocol but variants; those that these settings do not suit are left out, aloud."""
-    from pisces import build
     from pisces.names import PROTOCOLS
 
-    world, chosen, refused = None, [], {}
-    for name, protocol in PROTOCOLS.items():
-        if hasattr(protocol, "variant_of"):
-            continue
-        one = base.model_copy(update={"protocol": name})
-        try:  # the same data and model for all: building them is what takes time
-            policies = build.policies_of(one)
-            world = replace(world, policies=policies) if world else build.simulation(one)
-            chosen.append(name)
-        except ConfigError as error:
-            refused[name] = str(error)
-    if not chosen:
-        raise ConfigError(next(iter(refused.values())))
+    all_names = [name for name, of in PROTOCOLS.items() if not hasattr(of, "variant_of")]
+    refused = dict(misfits(base.model_copy(update={"protocol": name}) for name in all_names))
+    if len(refused) == len(all_names):
+        raise next(iter(refused.values()))
     for name, why in refused.items():
-        stderr.print(f"left out: {name}: {why}", markup=False, highlight=False, soft_wrap=True)
-    return chosen
+        screen.say(f"left out: {name}: {why}")
+    return [name for name in all_names if name not in refused]
 
 
 def run_and_show(
@@ -129,12 +122,12 @@ def run_and_show(
     runs = [Run.open(job.out) for job in jobs if has_begun(job.out)]
     if runs:
         first = runs[0]  # of the protocol named first, if it was begun at all
-        metric = jobs[0].config.stop.metric
-        show_comparison(runs, target, metric, folder, reference=first.protocol, as_json=as_json)
+        goal = Goal(jobs[0].config.stop.metric, target, first.protocol)
+        show_comparison(runs, goal, folder, as_json=as_json, quiet=manner == "none")
     if interrupted:
         num_done = sum(not is_cut_short(run) for run in runs)
         text = f"interrupted: {num_done} of {len(jobs)} runs are done"
         if runs:
             text += f"; the same command with --out {folder} goes on"
-        stderr.print(text, soft_wrap=True, highlight=False, markup=False)
+        screen.say(text)
         raise typer.Exit(130)

@@ -7,13 +7,12 @@ import logging
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.logging import RichHandler
 
 from pisces.progress import screen
 from pisces.record.lines import plain
 
-stdout = Console()
+stdout = screen.Screen()
 stderr = screen.stderr
 
 Json = Annotated[

@@ -10,9 +10,10 @@ import typer
 from rich.markup import escape
 
 from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
-from pisces.cli.found import BUILT_IN, PUBLISHED, complain, listed, plain, progress, show, size_of
+from pisces.cli.found import BUILT_IN, PUBLISHED, complain, listed, plain, progress, show
 from pisces.errors import DataError, MissingDataError, PiscesError
 from pisces.explain import known
+from pisces.quantities import in_bytes
 
 if TYPE_CHECKING:
     from pisces.data.finding import Place
@@ -91,7 +92,7 @@ def get(
     else:
         with progress(name, quiet) as tell:
             published = ready.get(name, where, origin, tell)
-    said = f"{name}{' is ready' if there else ''}: {target}, {size_of(target.stat().st_size)}"
+    said = f"{name}{' is ready' if there else ''}: {target}, {in_bytes(target.stat().st_size)}"
     said += PUBLISHED[published] + (_to_replace(name, origin, folder, published) if there else "")
     stdout.print(escape(said), soft_wrap=True, highlight=False)
     if folder is None:

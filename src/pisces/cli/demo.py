@@ -7,9 +7,9 @@ from importlib import resources
 from pisces import config
 from pisces.cli.compare import Jobs, Out, run_and_show
 from pisces.cli.console import Json, Quiet, stderr
-from pisces.cli.left import left_in
-from pisces.cli.many import jobs_of
 from pisces.cli.options import fresh_folder
+from pisces.many.jobs import jobs_of
+from pisces.many.left import left_in
 from pisces.progress.showing import manner_of
 
 PROTOCOLS = ("pisces", "fedbuff", "oort", "fedavg")
@@ -34,7 +34,7 @@ def demo(
     folder = out or fresh_folder("demo")
     todo = jobs_of(base, PROTOCOLS, SEEDS, folder)
     assert base.stop.target is not None
-    with left_in(folder, todo) as left:
+    with left_in(folder, todo, quiet=quiet) as left:
         (folder / "demo.toml").write_text(text, "utf-8")
         if not (quiet or as_json):
             stderr.print(

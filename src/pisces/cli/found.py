@@ -14,6 +14,7 @@ from rich.table import Table
 
 from pisces.cli.console import stderr, stdout
 from pisces.errors import DataError, PiscesError
+from pisces.quantities import in_bytes
 
 if TYPE_CHECKING:
     from pisces.data.finding import Place
@@ -36,7 +37,7 @@ def listed(rows: dict[str, dict[str, Any]]) -> Table:
     table.add_column("size", justify="right", no_wrap=True)
     table.add_row(BUILT_IN, "handwritten digits, 8 x 8, 10 classes", "BSD 3-clause", "built in", "")
     for name, row in rows.items():
-        size = "" if row["size_bytes"] is None else size_of(row["size_bytes"])
+        size = "" if row["size_bytes"] is None else in_bytes(row["size_bytes"])
         table.add_row(name, row["about"], row["licence"], _where(row), size)
     return table
 
@@ -62,7 +63,7 @@ def show(places: dict[str, Place | DataError], results: dict[str, Checked | Pisc
     table.add_column("", overflow="fold")
     for name, result in results.items():
         place = places[name]
-        size = "" if isinstance(place, DataError) else size_of(place.num_bytes)
+        size = "" if isinstance(place, DataError) else in_bytes(place.num_bytes)
         table.add_row(name, *_cells(result, size))
     stdout.print(table)
     if any(isinstance(r, Checked) and r.objective == "next_word" for r in results.values()):
@@ -92,13 +93,6 @@ def plain(result: Checked | PiscesError) -> dict[str, Any]:
     if isinstance(result, PiscesError):
         return {"good": False, "error": str(result)}
     return {"good": True, **dataclasses.asdict(result)}
-
-
-def size_of(num_bytes: int) -> str:
-    """So many bytes, to read."""
-    if num_bytes < 1_000_000:
-        return f"{num_bytes / 1000:.0f} kB"
-    return f"{num_bytes / 1_000_000:.1f} MB"
 
 
 @contextmanager

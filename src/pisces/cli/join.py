@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
+from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stdout
 from pisces.cli.joined import StatusLine
 from pisces.errors import ConfigError, DataError, PiscesError, RefusedError, Terminated
+from pisces.progress import screen
 from pisces.progress.showing import manner_of
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _carried_out(part: Callable[[Any], Outcome], status: StatusLine) -> Outcome:
 
 
 def _end(reason: str, code: int) -> NoReturn:
-    stderr.print(reason, soft_wrap=True, highlight=False, markup=False)
+    screen.say(reason)
     raise typer.Exit(code)
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pisces.cli.checks import Wanted
 from pisces.errors import DataError, MissingDataError
-from pisces.report.table import duration
+from pisces.quantities import duration
 from pisces.study.work import Work
 
 HasData: TypeAlias = Callable[[str, str | None], bool]

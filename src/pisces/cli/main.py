@@ -19,9 +19,10 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import NoReturn
 
+from pisces.cli.output import Output
 from pisces.errors import PiscesError
 
 INTERRUPTED = 130
@@ -32,7 +33,10 @@ def main() -> None:
     try:
         with _let_go_at_once():
             from pisces.cli.commands import app
-        sys.exit(app(prog_name="pisces", standalone_mode=False))
+        with redirect_stdout(Output(sys.stdout)) as output:
+            code = app(prog_name="pisces", standalone_mode=False)
+            output.flush()  # here, where an error is told
+        sys.exit(code)
     except PiscesError as error:
         _refuse(str(error))
     except KeyboardInterrupt:  # before or after a run, which sees to itself

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pisces.config import Config
-from pisces.errors import ConfigError, RunError
+from pisces.errors import ConfigError
 
 ConfigFile = Annotated[
     Path, typer.Argument(help="A config file; `pisces config` prints a full one.")
@@ -36,6 +36,15 @@ Target = Annotated[
     float | None, typer.Option(help="Value at which runs stop; same as --set stop.target=N.")
 ]
 
+OnRay = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Make the runs on a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.",
+    ),
+]
+
 
 def tracked(config: Config, track: list[str] | None) -> Config:
     """The config with these trackers besides its own."""
@@ -58,14 +67,6 @@ def fresh_folder(name: str) -> Path:
         folder = Path("runs") / f"{name}-{number}"
         number += 1
     return folder
-
-
-def make(folder: Path) -> None:
-    """Make a folder for runs, unless it is there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot make {folder}: {error.strerror}; choose another --out") from error
 
 
 def names(text: str) -> list[str]:

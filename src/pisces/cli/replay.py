@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from pisces.cli.console import Json, print_json, stdout
+from pisces.quantities import UNKNOWN, duration
 from pisces.record.reader import Run
-from pisces.report.table import UNKNOWN, duration
 
 if TYPE_CHECKING:
     from pisces.replaying import Decision, Figures, Replayed
@@ -55,7 +55,7 @@ def replay(
     from pisces.replaying import paces, replay_all
 
     if out is not None:
-        from pisces.report.paper import drawable
+        from pisces.report.printed.paper import drawable
 
         drawable(out)  # before anything is read
     asked = paces.variants(changes or [])
@@ -123,7 +123,7 @@ ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("staleness, mean", lambda f: _number(f.staleness_mean)),
     ("staleness, 95th percentile", lambda f: _number(f.staleness_p95)),
     ("staleness, most", _most),
-    ("updates dropped", lambda f: f"{f.num_dropped:,}"),
+    ("updates dropped before its end", lambda f: f"{f.num_dropped:,}"),
     ("wait in the buffer, mean", lambda f: duration(f.wait_mean_s)),
 )
 

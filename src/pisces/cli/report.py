@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,10 +15,11 @@ from pisces.cli.sharing import Csv, Figures, Html, Pdf, Png, Svg, Wanted, Width,
 from pisces.errors import RunError
 from pisces.record.reader import Run, find_runs, sampled_log
 from pisces.record.writer import EVENTS
-from pisces.report.compare import compare, in_order, is_cut_short
-from pisces.report.settings import differences_of_world
+from pisces.report.compare import Row, compare, drawn_of, in_order
+from pisces.report.goal import NO_TARGET, Goal
+from pisces.report.settings import apart, differences_of_world
 from pisces.report.table import comparison_table, run_table
-from pisces.stop import lower_is_better
+from pisces.stop import meets
 
 
 def report(
@@ -69,28 +70,23 @@ def report(
     """
     places = {"png": png, "svg": svg, "pdf": pdf, "csv": as_csv}
     wanted = Wanted.of(html, places, figure, width)
-    runs = [run for folder in folders for run in _runs_in(folder)]
+    runs = list(dict.fromkeys(run for folder in folders for run in _runs_in(folder)))
     _check_whole(runs, needed=bool(wanted) or len(runs) > 1)
-    goal = target if target is not None else _common(runs, "target")
-    by = metric or _common(runs, "metric") or "accuracy"
-    _check_target(runs, goal, by)
+    goal = Goal.of(runs, metric, target, reference)
+    _check_target(runs, goal)
     _warn_of_differences(runs)
-    if wanted.places and len(runs) > 1 and goal is not None:
-        runs = in_order(runs, compare(runs, goal, metric=by, reference=reference))
-    files = write(wanted, runs, goal, by, reference) if wanted else []
+    if wanted.places and len(runs) > 1 and goal.target is not None:
+        runs = in_order(runs, _rows(runs, goal))
+    files = write(wanted, runs, goal) if wanted else []
     # Whoever asks for files wants these, and none beside the runs.
     pictures = out or (None if wanted else folders[0])
     if len(runs) == 1:
-        _show_run(runs[0], goal, by, pictures, files, as_json=as_json, quiet=quiet)
-    elif goal is None and files:
-        warn("no table: these runs have no target in common; say one with --target 0.9")
+        _show_run(runs[0], goal, pictures, files, as_json=as_json, quiet=quiet)
+    elif goal.target is None and files:
+        warn(f"no table: {NO_TARGET}")
         _name([], [] if quiet else files)
-    elif goal is None:
-        raise RunError("these runs have no target in common: say one with --target 0.9")
     else:
-        show_comparison(
-            runs, goal, by, pictures, files, reference=reference, as_json=as_json, quiet=quiet
-        )
+        show_comparison(runs, goal, pictures, files, as_json=as_json, quiet=quiet)
 
 
 def _check_whole(runs: Sequence[Run], *, needed: bool) -> None:
@@ -105,43 +101,35 @@ def _check_whole(runs: Sequence[Run], *, needed: bool) -> None:
 
 def show_comparison(
     runs: Sequence[Run],
-    target: float,
-    metric: str,
+    goal: Goal,
     out: Path | None,
     files: Sequence[str] = (),
     *,
-    reference: str | None = None,
     as_json: bool,
     quiet: bool = False,
 ) -> None:
-    """Protocols side by side on stdout, and the plots beside the runs, or in no place at all.
-
-    Runs cut short are drawn only where there are no others, and then without the target.
-    """
-    rows = compare(runs, target, metric=metric, reference=reference)
-    runs = in_order(runs, rows)
-    over = [run for run in runs if not is_cut_short(run)]
-    pictures = _draw(over, target, metric, out) if over else _draw(runs, None, metric, out)
+    """Protocols side by side on stdout, and the plots beside the runs, or in no place at all."""
+    rows = _rows(runs, goal)
+    pictures = _draw(in_order(runs, rows), goal, out)
     if as_json:
         print_json({"rows": [asdict(row) for row in rows], **_named(pictures, files)})
         return
-    stdout.print(comparison_table(rows, target=target, metric=metric, width=stdout.width))
+    stdout.print(comparison_table(rows, goal, width=stdout.width))
     if not quiet:
         _name(pictures, files)
 
 
 def _show_run(
     run: Run,
-    target: float | None,
-    metric: str,
+    goal: Goal,
     out: Path | None,
     files: Sequence[str],
     *,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    table = run_table(run, target=target, metric=metric)
-    pictures = _draw([run], target, metric, out) if run.sampled is None else []
+    table = run_table(run, goal)
+    pictures = _draw([run], goal, out) if run.sampled is None else []
     if as_json:
         print_json({**run.summary, **_named(pictures, files)})
         return
@@ -150,27 +138,32 @@ def _show_run(
         _name(pictures, files)
 
 
-def _draw(runs: Sequence[Run], target: float | None, metric: str, out: Path | None) -> list[str]:
-    from pisces.report import plots
-
+def _draw(runs: Sequence[Run], goal: Goal, out: Path | None) -> list[str]:
+    """The pictures beside the runs; what there is nothing for is left out, and told."""
     if out is None:
         return []
+    from pisces.report.printed.gallery import Material, drawn
+    from pisces.report.printed.paper import save
 
+    material, pictures = Material(runs, goal), []
+    for name, file in _beside(runs, goal).items():
+        figure = drawn(name, material)
+        if figure is None:
+            warn(f"no picture of {goal.metric} over time: nothing was evaluated")
+            continue
+        save(figure, out / f"{file}.png")
+        pictures.append(str(out / f"{file}.png"))
+    return pictures
+
+
+def _beside(runs: Sequence[Run], goal: Goal) -> dict[str, str]:
+    """Pictures of the gallery, and what their files are called."""
     # A metric may be called anything, and a run folder may be anybody's: no path comes of it.
-    of_metric = re.sub(r"[^\w.-]", "_", metric)[:100]
-    names = (of_metric, "staleness", "involvement")
-    curves, stale, involved = (out / f"{name}.png" for name in names)
-    pictures = [stale, involved]
-    if target is not None and len({run.protocol for run in runs}) > 1:
-        pictures.insert(0, out / "time_to_target.png")
-        plots.time_to_target(runs, pictures[0], target, metric=metric)
-    if plots.accuracy_over_time(runs, curves, target, metric=metric):
-        pictures.insert(0, curves)
-    else:
-        warn(f"no picture of {metric} over time: nothing was evaluated")
-    plots.staleness(runs, stale)
-    plots.involvement(runs, involved)
-    return [str(path) for path in pictures]
+    named = {"curve": re.sub(r"[^\w.-]", "_", goal.metric)[:100]}
+    drawn, held_to = drawn_of(runs, goal)
+    if held_to.target is not None and len({run.protocol for run in drawn}) > 1:
+        named["times"] = "time_to_target"
+    return {**named, "staleness": "staleness", "involvement": "involvement"}
 
 
 def _named(pictures: Sequence[str], files: Sequence[str]) -> dict[str, Sequence[str]]:
@@ -188,13 +181,17 @@ def _runs_in(folder: Path) -> list[Run]:
     return found or [Run.open(folder)]
 
 
-def _check_target(runs: Sequence[Run], target: float | None, metric: str) -> None:
+def _rows(runs: Sequence[Run], goal: Goal) -> list[Row]:
+    return compare(runs, goal.needed, metric=goal.metric, reference=goal.reference)
+
+
+def _check_target(runs: Sequence[Run], goal: Goal) -> None:
     """Runs that stopped because they were good enough cannot be held to more."""
-    sign = -1 if lower_is_better(metric) else 1
+    metric, target = goal.metric, goal.target
     for run in runs:
         own = run.summary.get("target")
         cut = run.summary["reason"] == "target" and run.summary.get("metric") == metric
-        if cut and own is not None and target is not None and sign * target > sign * own:
+        if cut and own is not None and target is not None and not meets(own, target, metric):
             raise RunError(
                 f"{run.path} stopped once it had reached {own:g}: ask for a target up to that, or "
                 "run again with another stop.target"
@@ -206,12 +203,4 @@ def _warn_of_differences(runs: Sequence[Run]) -> None:
     found = differences_of_world(runs)
     if found is not None:
         run, keys = found
-        first = ", ".join(keys[:3])
-        warn(f"not the same world: {runs[0].path} and {run.path} differ in {first}")
-
-
-def _common(runs: Sequence[Run], setting: str) -> Any:
-    """What all runs that say have under `stop`; a killed run has no summary, but its config."""
-    said = (run.summary.get(setting, run.setting("stop", setting)) for run in runs)
-    values = {value for value in said if value is not None}
-    return values.pop() if len(values) == 1 else None
+        warn(apart(runs[0].path, run.path, keys))

@@ -13,8 +13,7 @@ import typer
 from pisces.cli.compare import Jobs
 from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
 from pisces.cli.listing import as_values, listing
-from pisces.cli.options import names, numbers
-from pisces.cli.spread import OnRay
+from pisces.cli.options import OnRay, names, numbers
 from pisces.cli.studies import Outcome, alone_in, alone_with, run, write_pages
 from pisces.config import Config
 from pisces.errors import ConfigError, MissingDataError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from pisces import config
-from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
+from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stdout
 from pisces.cli.options import Changes, ConfigFile, Out, Track, fresh_folder, tracked
 from pisces.errors import FinishedError, Terminated
 from pisces.progress import screen
@@ -19,6 +19,7 @@ from pisces.progress.showing import Listener, manner_of, shown
 from pisces.progress.standing import Standing
 from pisces.record.reader import Run, called
 from pisces.record.writer import SUMMARY
+from pisces.report.goal import Goal
 from pisces.report.table import run_table
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def carry_out(job: Job, as_json: bool, quiet: bool) -> NoReturn:
             terminated = True
             screen.forget_if_closed()
         except FinishedError as error:  # nothing to do is no failure: who asks again may rely on it
-            stderr.print(str(error), highlight=False, markup=False, soft_wrap=True)
+            screen.say(str(error))
     require_summary(job.folder)
     corrupted = world.corrupted_clients(settings).tolist()
     summary = show(Run.open(job.folder), as_json, corrupted, f"pisces resume {job.folder}")
@@ -106,7 +107,7 @@ def show(run: Run, as_json: bool, corrupted: Collection[int], again: str) -> dic
     if as_json:
         print_json({**summary, "folder": str(run.path)})
         return summary
-    stdout.print(run_table(run, target=summary["target"], metric=summary["metric"]))
+    stdout.print(run_table(run, Goal(summary["metric"], summary["target"])))
     if corrupted:
         stdout.print(_found(corrupted, summary["distrusted"]), highlight=False)
     more = f"; to go on: {again}" if summary["reason"] == "interrupted" else ""

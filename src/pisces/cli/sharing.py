@@ -12,6 +12,7 @@ import typer
 from pisces.cli.console import stderr
 from pisces.errors import ConfigError
 from pisces.record.reader import Run
+from pisces.report.goal import Goal
 
 PAGE_WIDTH = "page"
 
@@ -71,19 +72,13 @@ class Wanted:
         return self.html is not None or bool(self.places)
 
 
-def write(
-    wanted: Wanted,
-    runs: Sequence[Run],
-    target: float | None,
-    metric: str,
-    reference: str | None = None,
-) -> list[str]:
+def write(wanted: Wanted, runs: Sequence[Run], goal: Goal) -> list[str]:
     """Write what was asked for; says on stderr what was left out, and why."""
-    from pisces.report.gallery import Material
-    from pisces.report.share import share, width_of
+    from pisces.report.printed.gallery import Material
+    from pisces.report.printed.share import share, width_of
 
     width = width_of(wanted.width or PAGE_WIDTH)
-    material = Material(runs, target, metric)
+    material = Material(runs, goal)
     written: list[Path] = []
     missing: dict[str, None] = {}
     for kind, place in wanted.places.items():
@@ -95,7 +90,7 @@ def write(
     if wanted.html is not None:
         from pisces.report.page import write_page
 
-        write_page(wanted.html, runs, target, metric, reference)
+        write_page(wanted.html, runs, goal)
         written.append(wanted.html)
     return [str(path) for path in written]
 

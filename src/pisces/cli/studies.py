@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pisces.cli.checks import Wanted, check, label_of, name_of
 from pisces.cli.console import stderr
-from pisces.cli.many import Crew, Failure, Job, Where
-from pisces.cli.options import make
-from pisces.cli.spread import made_where
 from pisces.errors import RunError
+from pisces.many.crew import Crew, Failure
+from pisces.many.jobs import Job, make_folder
+from pisces.many.where import Where, made_where
 from pisces.progress.boards import Overview
 from pisces.progress.showing import Manner, shown
 from pisces.progress.standing import Batch, Standing, Whole
@@ -42,7 +42,7 @@ def alone_with(studies: Iterable[Path]) -> Iterator[None]:
 @contextmanager
 def alone_in(runs: Path) -> Iterator[None]:
     """Alone in a folder of runs: two at work would make, and remove, the same ones."""
-    make(runs)
+    make_folder(runs)
     busy = f"another pisces reproduce is at work in {runs}: wait for it, or choose another --out"
     with _locked(runs / LOCK, busy, "choose another --out"):
         yield

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from pisces.dashboard.asking import Asked
 from pisces.dashboard.index import Index, Watched
 from pisces.errors import PiscesError
+from pisces.record.writer import CLIENTS, MODEL, SUMMARY
 from pisces.report.figures import Figure, bounded
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.summary import target_of
+from pisces.report.ledger.follow import Mark, mark_of
 
 GONE = "no such run in the folder watched: it was removed or renamed, or is not there yet"
 
@@ -45,16 +47,23 @@ def run_named(index: Index, name: str) -> Watched:
 
 
 def revision_of(index: Index, *ledgers: Ledger) -> str:
-    """Of the logs, and of targets, which a summary may tell later than the last line."""
-    told = (f"{ledger.revision}.{target_of(ledger)}" for ledger in ledgers)
-    return ".".join([index.epoch, *told])
+    """Of the logs, and of what lies beside them: some of it is written after the last line."""
+    return f"{index.epoch}.{digest(*((ledger.revision, *_beside(ledger)) for ledger in ledgers))}"
+
+
+def _beside(ledger: Ledger) -> list[Mark | None]:
+    return [mark_of(ledger.path / name) for name in (SUMMARY, MODEL, CLIENTS)]
+
+
+def digest(*told: object) -> str:
+    """Another one for other things; short, since it comes back with every question."""
+    return blake2b(repr(told).encode(errors="surrogatepass"), digest_size=12).hexdigest()
 
 
 def drawn(figure: Figure) -> dict[str, Any]:
-    """What the page needs of a figure; the columns behind it stay here."""
+    """A figure as the page draws it."""
     figure = bounded(figure)
     return {
-        "name": figure.name,
         "title": figure.title,
         "words": figure.words,
         "data": figure.data,

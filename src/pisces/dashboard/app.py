@@ -45,25 +45,36 @@ class Body:
 
 
 @dataclass(eq=False)
+class Place:
+    """Where the last answer to one question is kept; who finds it being worked out waits."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    body: Body | None = None
+
+
+@dataclass(eq=False)
 class Kept:
     """The last answers, so that two who look at the same cost as much as one."""
 
     most: int = NUM_KEPT
-    _bodies: OrderedDict[Hashable, Body] = field(default_factory=OrderedDict)
+    _places: OrderedDict[Hashable, Place] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, question: Hashable, answer: Answer) -> Body:
         """The answer, worked out if it is not there."""
+        place = self._place(question)
+        with place.lock:
+            if place.body is None or place.body.revision != answer.revision:
+                place.body = _body(answer)
+            return place.body
+
+    def _place(self, question: Hashable) -> Place:
         with self._lock:
-            body = self._bodies.get(question)
-        if body is None or body.revision != answer.revision:
-            body = _body(answer)
-        with self._lock:
-            self._bodies[question] = body
-            self._bodies.move_to_end(question)
-            while len(self._bodies) > self.most:
-                self._bodies.popitem(last=False)
-        return body
+            place = self._places.setdefault(question, Place())
+            self._places.move_to_end(question)
+            while len(self._places) > self.most:
+                self._places.popitem(last=False)
+            return place
 
 
 def app(index: Index, *, pack_files: bool = False) -> App:
@@ -110,11 +121,10 @@ def _answer(index: Index, kept: Kept, request: Request) -> Response:
     question = request.path_params["question"]
     if question not in ANSWERS:
         return _problem(404, "nothing is here")
-    make, names = ANSWERS[question]
     asked = Asked.read(request.url.query)
-    asked.only({*names, "since"})
     since = asked.text("since")
-    answer = make(index, asked)
+    answer = ANSWERS[question](index, asked)
+    asked.refuse_unread()
     if since == answer.revision:
         return Response(status_code=204)
     body = kept.of(_key(question, asked), answer)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from urllib.parse import parse_qs
 
 MAX_QUERY = 16_000  # characters
 MAX_TEXT = 1000  # of one value: a path may be long
 T = TypeVar("T", bound=Hashable)
+S = TypeVar("S", bound=str)
 
 
 class BadQuestion(Exception):  # noqa: N818
@@ -33,10 +34,10 @@ class Asked:
         except (ValueError, UnicodeError) as error:
             raise BadQuestion("the query is not well-formed, or has more than 200 parts") from error
 
-    def only(self, names: Collection[str]) -> None:
-        """Refuse what nobody reads."""
+    def refuse_unread(self) -> None:
+        """Refuse what nobody has read."""
         for name in self._values:
-            if name not in names:
+            if name not in self.understood:
                 raise BadQuestion(f"nothing is called {name[:40]!r} here")
 
     def texts(self, name: str, most: int) -> list[str]:
@@ -54,20 +55,24 @@ class Asked:
         values = self.texts(name, 1)
         return self._noted(name, values[0] if values else default)
 
-    def choice(self, name: str, options: Collection[str], default: str) -> str:
-        """One of these."""
-        value = self.text(name, default)
-        if value not in options:
-            raise BadQuestion(f"{name}: one of {', '.join(sorted(options))}")
-        return value
+    def one_of(self, name: str, options: Iterable[S], *, are_all: bool = True) -> S | None:
+        """One of these, if any is named; of another nothing is made while there may be more."""
+        value, known = self.text(name), {str(option): option for option in options}
+        if value and are_all and value not in known:
+            raise BadQuestion(f"{name}: one of {', '.join(sorted(known))}")
+        return self._noted(name, known.get(value))
+
+    def choice(self, name: str, options: Iterable[S], default: S, *, are_all: bool = True) -> S:
+        """The same, or else the default."""
+        return self._noted(name, self.one_of(name, options, are_all=are_all) or default)
 
     def flag(self, name: str) -> bool:
         """Yes (`1`) or no (`0`, or not said)."""
         return self.choice(name, ("0", "1"), "0") == "1"
 
-    def whole(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number within bounds."""
-        value = self.text(name, str(default))
+    def whole(self, name: str, default: int | None, least: int, most: int) -> int:
+        """A whole number within bounds; one without a default is needed."""
+        value = self.text(name, "" if default is None else str(default))
         if not (value.isascii() and value.removeprefix("-").isdigit() and len(value) < 20):
             raise BadQuestion(f"{name}: a whole number")
         if not least <= int(value) <= most:

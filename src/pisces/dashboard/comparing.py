@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
-from pisces.dashboard.answer import GONE, Answer, NoSuchRun, drawn, revision_of, run_named
+from pisces.dashboard.answer import (
+    GONE,
+    Answer,
+    NoSuchRun,
+    digest,
+    drawn,
+    revision_of,
+    run_named,
+)
 from pisces.dashboard.asking import Asked, BadQuestion
 from pisces.dashboard.index import Index, Watched
 from pisces.dashboard.places import hidden
-from pisces.errors import PiscesError
+from pisces.errors import PiscesError, RunError
 from pisces.report import figures
 from pisces.report.figures import Figure
+from pisces.report.figures.figure import nothing
+from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.summary import ReadRun
+from pisces.report.ledger.summary import ReadRun, stopped_short_of
+from pisces.report.settings import apart, differences_of_world
 
 MAX_COMPARED = 40  # runs
+SAMPLED = "its log has the lines of some clients only, and counts of them would be wrong"
 
 
 def comparison(index: Index, asked: Asked) -> Answer:
@@ -28,7 +41,6 @@ def comparison(index: Index, asked: Asked) -> Answer:
     target, metric = asked.number("target"), asked.text("metric") or None
 
     def make() -> dict[str, Any]:
-        makers = (figures.compare_curves, figures.compare_times, figures.compare_speedups)
         return {
             "runs": [
                 {
@@ -38,50 +50,97 @@ def comparison(index: Index, asked: Asked) -> Answer:
                 }
                 for watched, ledger in zip(found, ledgers, strict=True)
             ],
+            "metrics": list(dict.fromkeys(name for one in ledgers for name in one.metrics)),
             "left_out": [{"id": name, "why": why} for name, why in left_out.items()],
-            # Words name runs as the list does: paths below the folder watched.
-            "figures": [_drawn_or_why(index, make, ledgers, target, metric) for make in makers],
+            "note": _other_worlds(found, ledgers),
+            "figures": [
+                _drawn_or_why(index, make, ledgers, metric, target)
+                for make in (_curves, _times, _speedups)
+            ],
             "costs": [
-                {**row, "run": watched.place.id}
-                for watched, row in zip(found, figures.costs(ledgers), strict=True)
+                {**asdict(cost), "run": watched.place.id}
+                for watched, cost in zip(found, figures.costs(ledgers), strict=True)
             ],
         }
 
-    told = "" if not left_out else f".{len(names)}.{sorted(left_out.items())}"
-    return Answer(f"{revision_of(index, *ledgers)}{told}", make)
+    return Answer(f"{revision_of(index, *ledgers)}.{digest(names, left_out)}", make)
 
 
 def _found(index: Index, names: Sequence[str]) -> tuple[list[Watched], dict[str, str]]:
     """Those that can be shown, and of the others why not; the first why where all are such."""
     found: list[Watched] = []
-    left_out: dict[str, str] = {}
+    errors: dict[str, NoSuchRun | PiscesError] = {}
     for name in names:
         try:
-            found.append(run_named(index, name))
+            watched = run_named(index, name)
+            if index.ledger(watched).is_sampled:
+                raise RunError(SAMPLED)
+            found.append(watched)
         except (NoSuchRun, PiscesError) as error:
-            if len(left_out) == len(names) - 1:
-                raise
-            left_out[name] = GONE if isinstance(error, NoSuchRun) else str(error)
-    return found, left_out
+            errors[name] = error
+    if not found:
+        raise next(iter(errors.values()))
+    return found, {name: str(error) or GONE for name, error in errors.items()}
+
+
+def _other_worlds(found: Sequence[Watched], ledgers: Sequence[Ledger]) -> str | None:
+    """What runs differ in that keeps their times from telling who is faster."""
+    runs = [ReadRun.of(ledger) for ledger in ledgers]
+    known = [run for run in runs if run.config]  # of others nothing can be told
+    differing = differences_of_world(known) if known else None
+    if differing is None:
+        return None
+    other, keys = differing
+    ids = {run.path: watched.place.id for run, watched in zip(runs, found, strict=True)}
+    told = apart(ids[known[0].path], ids[other.path], keys)
+    return f"{told}; their times do not say which protocol is faster"
+
+
+def _curves(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
+    goal = replace(goal, target=None) if _beyond(ledgers, goal) else goal
+    return figures.compare_curves(ledgers, goal)
+
+
+def _times(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
+    if why := _beyond(ledgers, goal):
+        return nothing("time to target", why)
+    return figures.compare_times(ledgers, goal)
+
+
+def _speedups(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
+    if why := _beyond(ledgers, goal):
+        return nothing("speed-ups", why)
+    return figures.compare_speedups(ledgers, goal)
+
+
+def _beyond(ledgers: Sequence[Ledger], goal: Goal) -> str | None:
+    """Runs that stopped because they were good enough cannot be held to more."""
+    if goal.target is None:
+        return None
+    for ledger in ledgers:
+        own = stopped_short_of(ledger, goal.target, goal.metric)
+        if own is not None:
+            return (
+                f"{ledger.path} stopped once it had reached {own:g}, so nobody knows when it would "
+                f"have reached {goal.target:g}: choose a target up to {own:g}, or take it out."
+            )
+    return None
 
 
 def _drawn_or_why(
     index: Index,
     make: Callable[..., Figure],
     ledgers: list[Ledger],
-    target: float | None,
     metric: str | None,
+    target: float | None,
 ) -> dict[str, Any]:
-    """A figure, or in its place why there is none: the others can be seen all the same."""
+    """A figure, or in its place why there is none: the others can be seen all the same.
+
+    Words name runs as the list does: paths below the folder watched.
+    """
     try:
-        made = drawn(make(ledgers, target, metric))
+        made = drawn(make(ledgers, Goal.watched(ledgers, metric, target)))
         return {**made, "words": hidden(made["words"], index.root)}
     except PiscesError as error:
-        name = make.__name__
-        return {
-            "name": name,
-            "title": "",
-            "words": hidden(str(error), index.root),
-            "data": [],
-            "layout": {},
-        }
+        words = hidden(str(error), index.root)
+        return {"title": "", "words": words, "data": [], "layout": {}}

@@ -43,6 +43,7 @@ NO_TOKEN = (
     "This page needs the whole link that `pisces watch` printed, with its token. "
     "Open it once from there; this browser remembers it until it is closed.\n"
 )
+BUSY = "Too many ask at once: try again.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Guard:
             if refusal is None:
                 await self.app(scope, receive, guarded)
             else:
-                await _say(guarded, *refusal)
+                await say(guarded, *refusal)
 
     def _refusal(self, scope: Scope, is_first: bool) -> tuple[int, str] | None:
         if self.hosts is not None and _name(_header(scope, b"host")) not in self.hosts:
@@ -115,6 +116,24 @@ class Guard:
         return guarded
 
 
+class Seats:
+    """At most so many requests are answered at once; what is refused before takes no seat."""
+
+    def __init__(self, app: App, most: int) -> None:
+        self.app, self.free = app, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, if there is a seat."""
+        if not self.free:
+            await say(send, 503, BUSY)
+            return
+        self.free -= 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.free += 1
+
+
 def _header(scope: Scope, wanted: bytes) -> str:
     """The value of a header; nothing where it is not there exactly once."""
     values = [value for name, value in scope["headers"] if name == wanted]
@@ -127,11 +146,13 @@ def _name(host: str) -> str:
     return (name if colon and port.isdigit() else host).lower()
 
 
-async def _say(send: Send, status: int, text: str) -> None:
+async def say(send: Send, status: int, text: str) -> None:
+    """Refuse, and hang up: who may not ask need not stay."""
     body = text.encode()
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

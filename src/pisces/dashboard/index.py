@@ -38,13 +38,17 @@ class Watched:
     place: Place
     ledger: Ledger | None = None
     seen: Overview | None = None
-    problem: str | None = None
+    log_problem: str | None = None
     share_read: float = 0.0
-    revision: int = 0  # of what the list says
     read: Stamp | None = None  # what its log was like when it was last read to its end
     read_at: float = 0.0
     rowed_at: float = 0.0
     looked_at: float = -LOOKED_AT_S
+
+    @property
+    def problem(self) -> str | None:
+        """Why there is no more to see of it than there is."""
+        return self.place.problem or self.log_problem
 
     def is_due(self, now: float) -> bool:
         """Is there something to read, as far as can be told?"""
@@ -157,13 +161,12 @@ class Index:
         with self._lock:
             known = self._runs
             self._runs = {name: known.get(name) or Watched(p) for name, p in found.places.items()}
-            for name, place in found.places.items():
-                self._runs[name].place = place
             is_new = self._runs.keys() != known.keys() or found.is_cut != self.is_cut
+            for name, place in found.places.items():
+                watched = self._runs[name]
+                is_new = is_new or watched.place.problem != place.problem
+                watched.place = place
             self.is_cut = found.is_cut
-        for watched in self.runs():
-            if watched.problem != watched.place.problem and watched.ledger is None:
-                self._say(watched, watched.seen, watched.place.problem)
         if is_new or not self.has_looked:
             self.has_looked = True
             self._revision = next(self._revisions)
@@ -178,7 +181,7 @@ class Index:
         if ledger.is_whole or ledger.problem or (is_new and now - watched.rowed_at > 1.0):
             self._ask(watched, ledger)
         elif is_new and ledger.share_read - watched.share_read > 0.01:
-            self._say(watched, watched.seen, watched.problem, ledger.share_read)
+            self._say(watched, watched.seen, watched.log_problem, ledger.share_read)
         return not ledger.is_whole and ledger.problem is None
 
     def _ask(self, watched: Watched, ledger: Ledger) -> None:
@@ -192,32 +195,32 @@ class Index:
         self._say(watched, seen, problem, ledger.share_read)
 
     def _say(
-        self, watched: Watched, seen: Overview | None, problem: str | None, share: float = 0.0
+        self, watched: Watched, seen: Overview | None, problem: str | None, share: float
     ) -> None:
-        before = (_told(watched.seen), watched.problem, watched.share_read)
-        watched.seen, watched.problem, watched.share_read = seen, problem, share
+        before = (_told(watched.seen), watched.log_problem, watched.share_read)
+        watched.seen, watched.log_problem, watched.share_read = seen, problem, share
         if before != (_told(seen), problem, share):
-            watched.revision = self._revision = next(self._revisions)
+            self._revision = next(self._revisions)
 
     def _look_again(self, now: float) -> None:
         """A run that nobody writes any more, or that has a summary now, says so without a line."""
         for watched in self.runs():
             seen = watched.seen
             is_open = seen is not None and (
-                seen.state in ("running", "empty") or not seen.is_target_known
+                seen.state in ("running", "empty", "unbegun") or not seen.is_target_known
             )
             if is_open and watched.ledger is not None and now - watched.rowed_at >= ROW_S:
                 self._ask(watched, watched.ledger)
 
     def _make_room(self, now: float) -> None:
         held = [watched for watched in self.runs() if watched.ledger is not None]
-        room = self.room_bytes - sum(watched.place.stamp[1] for watched in held)
+        room = self.room_bytes - sum(watched.place.stamp.num_bytes for watched in held)
         for watched in sorted(held, key=lambda watched: watched.looked_at):
             if room >= 0 or watched.is_looked_at(now):
                 return
             if not watched.is_due(now):
                 watched.ledger = None
-                room += watched.place.stamp[1]
+                room += watched.place.stamp.num_bytes
 
 
 def _told(seen: Overview | None) -> Mapping[str, Any] | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import nlargest
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import TypeAlias
+from typing import NamedTuple
 
 from pisces.record.writer import CLIENTS, CONFIG, EVENTS, SUMMARY
 
-Stamp: TypeAlias = tuple[int, int, int]  # file number, bytes, when it was changed
 ITSELF = "."  # the run that is the folder watched
 MAX_RUNS = 2000
 MAX_FOLDERS = 20_000  # looked into: who watches a whole disk by mistake gets an answer all the same
@@ -23,9 +24,18 @@ MAX_DEPTH = 8
 READ = (EVENTS, CONFIG, SUMMARY, CLIENTS)
 
 
+class Stamp(NamedTuple):
+    """What a log is like, and when its config was written; nanoseconds since 1970."""
+
+    inode: int
+    num_bytes: int
+    changed_ns: int
+    config_ns: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A run folder that was found; `stamp` changes whenever its log does."""
+    """A run folder that was found; `stamp` changes whenever its log does, or its config."""
 
     id: str
     path: Path
@@ -43,14 +53,21 @@ class Found:
 
 
 def find(root: Path) -> Found:
-    """The runs in and below a folder that is given with all links resolved."""
-    places: dict[str, Place] = {}
-    for number, (folder, entries) in enumerate(_folders(root, MAX_DEPTH)):
-        if len(places) >= MAX_RUNS or number >= MAX_FOLDERS:
-            return Found(places, is_cut=True)
-        if (place := _place(root, folder, entries)) is not None:
-            places[place.id] = place
-    return Found(places)
+    """The runs in and below a folder that is given with all links resolved.
+
+    Of too many those that changed last are kept: what goes on is looked for most.
+    """
+    folders = _folders(root, MAX_DEPTH)
+    some = [_place(root, *entered) for entered in islice(folders, MAX_FOLDERS)]
+    found = [place for place in some if place is not None]
+    is_cut = len(found) > MAX_RUNS or next(folders, None) is not None
+    newest = nlargest(MAX_RUNS, found, key=lambda place: place.changed_at)
+    return Found({place.id: place for place in newest}, is_cut)
+
+
+def named(path: Path) -> str:
+    """The path as text that can travel: bytes that are no UTF-8 are written out (`\\xff`)."""
+    return os.fsencode(PurePosixPath(path).as_posix()).decode(errors="backslashreplace")
 
 
 def hidden(text: str, root: Path) -> str:
@@ -83,15 +100,22 @@ def _place(root: Path, folder: Path, entries: dict[str, os.DirEntry[str]]) -> Pl
     except OSError:
         return None
     return Place(
-        PurePosixPath(folder.relative_to(root)).as_posix(),
+        named(folder.relative_to(root)),
         folder,
-        (facts.st_ino, facts.st_size, facts.st_mtime_ns),
+        Stamp(facts.st_ino, facts.st_size, facts.st_mtime_ns, _changed_ns(entries.get(CONFIG))),
         facts.st_mtime,
         f"{leading_out[0]} is a link that leads out of the folder watched: put what it leads to "
         "in its place"
         if leading_out
         else None,
     )
+
+
+def _changed_ns(entry: os.DirEntry[str] | None) -> int | None:
+    try:
+        return None if entry is None else entry.stat(follow_symlinks=False).st_mtime_ns
+    except OSError:
+        return None
 
 
 def _is_inside(path: Path, root: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import secrets
@@ -9,19 +10,25 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from pisces.dashboard.app import app
 from pisces.dashboard.extra import needed
-from pisces.dashboard.guard import LOOPBACK, TOKEN, Guard
+from pisces.dashboard.guard import LOOPBACK, TOKEN, Guard, Seats
 from pisces.dashboard.index import Index
 from pisces.errors import ConfigError, RunError
 
 with needed():
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MIN_TOKEN = 16  # characters of a token that somebody chose
 MAX_OPEN = 200  # requests at once
+# Whoever has no token can still connect: what follows keeps them from shutting out the others.
+WHOLE_S = 10.0  # from a connection's beginning, or its last answer, to the next whole header
+MAX_HEADER = 1 << 16  # bytes: our longest question has 16 000 characters
+MAX_CONNECTED = 500  # asking or not; systems let a program have 1024 files or more
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,55 @@ class Address:
         return is_loopback(self.host)
 
 
+class Patient(H11Protocol):
+    """A connection that is closed when no whole request comes for too long."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """It has begun; where there are too many, the one that waits longest goes."""
+        super().connection_made(transport)
+        self._look()
+        if len(self.connections) > MAX_CONNECTED:
+            waiting = [c for c in self.connections if isinstance(c, Patient) and c._deadline]
+            min(waiting, key=Patient._until)._leave()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        super().connection_lost(exc)
+        self._rest()
+
+    def handle_events(self) -> None:
+        """Something was read: perhaps a whole request."""
+        super().handle_events()
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """A request was answered, and the next may take its time."""
+        super().on_response_complete()
+        self._look()
+
+    def _look(self) -> None:
+        """The time runs while nothing is being answered."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._rest()
+        elif self._deadline is None and not self.transport.is_closing():
+            self._deadline = self.loop.call_later(WHOLE_S, self._leave)
+
+    def _rest(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _leave(self) -> None:
+        """Hang up, once all that was answered is on its way."""
+        self._rest()
+        self.transport.close()
+
+    def _until(self) -> float:
+        return 0.0 if self._deadline is None else self._deadline.when()
+
+
 def watch(
     folder: Path,
     tell: Callable[[Address], None],
@@ -58,7 +114,7 @@ def watch(
     address = Address(host, listening.getsockname()[1], token)
     index = Index(folder.resolve())
     guarded = Guard(
-        app(index, pack_files=not address.is_near),
+        Seats(app(index, pack_files=not address.is_near), MAX_OPEN),
         LOOPBACK | {_named(host)} if address.is_near else None,
         token,
         f"pisces-watch-{address.port}",
@@ -91,7 +147,8 @@ def _server(guarded: Guard) -> uvicorn.Server:
         server_header=False,
         lifespan="off",
         ws="none",
-        limit_concurrency=MAX_OPEN,
+        http=Patient,
+        h11_max_incomplete_event_size=MAX_HEADER,
         timeout_graceful_shutdown=1,
     )
     return uvicorn.Server(config)

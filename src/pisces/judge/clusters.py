@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pisces.policy import Judge, Verdict
 from pisces.recent import median_distance, middle
 from pisces.types import State, Update
 
 MAD_TO_SIGMA = 1.4826  # median absolute deviation of a normal distribution, in standard deviations
+AUTHORS_EPS = 0.5  # the radius in the authors' code
 SMALLEST_EPS = 1e-3  # of the median loss: losses that agree this well are never apart
 
 
@@ -36,7 +37,7 @@ class LossOutliers(Judge):
     count as similar (k). As in the authors' code, half the `concurrency` makes a cluster, and
     nobody is judged before as many losses are there as clients run at once. Losses are kept long
     enough to judge an update twice as stale as `max_staleness` (default: the concurrency).
-    A fixed radius (`eps`) takes the place of the scaled one: the authors' code has 0.5.
+    A fixed radius (`eps`) takes the place of the scaled one: the authors' code has `AUTHORS_EPS`.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class LossOutliers(Judge):
     ) -> None:
         self._min_samples = max(2, concurrency // 2)  # one alone would be a cluster to DBSCAN
         self._min_records = max(2, concurrency)
-        self._window = window
+        self.window = window
         # An update that stale still needs its peers, trained up to `window` versions before it.
         self._kept = window + 2 * (concurrency if max_staleness is None else max_staleness)
         self._eps_sigmas, self._fixed_eps = eps_sigmas, eps
@@ -73,12 +74,18 @@ class LossOutliers(Judge):
         stands_apart = is_noise(pool, loss, self.eps(pool), self._min_samples)
         return Verdict(is_outlier=stands_apart, keep=not (stands_apart and self._drop))
 
-    def clusters(self, version: int) -> Sequence[tuple[float, float]]:
-        """The ranges of losses in which an update trained from `version` would be in a cluster."""
-        pool = self._pools.get(version, [])
-        return (
-            () if len(pool) < self._min_records else dense(pool, self.eps(pool), self._min_samples)
-        )
+    def clusters_of(
+        self, records: Iterable[tuple[int, float]], version: int
+    ) -> Sequence[tuple[float, float]]:
+        """The ranges of losses in which an update trained from `version` would be in a cluster.
+
+        Among these (version trained from, loss), whatever it has judged itself.
+        """
+        first = version - self.window
+        pool = sorted(loss for trained_from, loss in records if first <= trained_from <= version)
+        if len(pool) < self._min_records:
+            return ()
+        return dense(pool, self.eps(pool), self._min_samples)
 
     def eps(self, pool: Sequence[float]) -> float:
         """The clustering radius for these losses, which must be sorted."""
@@ -96,11 +103,11 @@ class LossOutliers(Judge):
 
     def _add(self, version: int, loss: float) -> None:
         self._records.append((version, loss))
-        for similar in range(version, version + self._window + 1):
+        for similar in range(version, version + self.window + 1):
             insort(self._pools[similar], loss)
 
     def _forget(self, version: int, loss: float) -> None:
-        for similar in range(version, version + self._window + 1):
+        for similar in range(version, version + self.window + 1):
             pool = self._pools[similar]
             del pool[bisect_left(pool, loss)]
             if not pool:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pisces.progress.standing import Batch, Standing, Whole
-from pisces.report.table import duration
+from pisces.quantities import duration, plain_text
 
 BAR = 16
 LEAST_BAR = 6
@@ -212,8 +212,3 @@ def _taken(columns: Sequence[Column], gap: int) -> int:
 def number(value: float | None) -> str:
     """A metric in few letters."""
     return "" if value is None else f"{value:.3f}" if abs(value) < 1000 else f"{value:.3g}"
-
-
-def plain_text(text: str) -> str:
-    """What a config or a log calls something, without what a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text)

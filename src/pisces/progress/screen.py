@@ -4,12 +4,36 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
-stderr = Console(stderr=True)
+from pisces.quantities import plain_text
+
+
+class Screen(Console):
+    """A terminal that obeys us, and not what a log, a config or a server has put into a text."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """What is printed, with a `?` for each character that is none to look at."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield segment._replace(text=plain_text(segment.text, but="\n\t"))
+
+
+stderr = Screen(stderr=True)
 OUTPUTS = (1, 2)  # as the system knows stdout and stderr
+
+
+def say(text: str) -> None:
+    """A line for whoever sits there, as it is."""
+    stderr.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def forget_if_closed() -> None:
@@ -18,10 +42,11 @@ def forget_if_closed() -> None:
         with suppress(OSError):  # there may be no such output
             is_device = stat.S_ISCHR(os.fstat(output).st_mode)
             if is_device and not os.isatty(output):  # a terminal says so only while it is there
-                _lead_nowhere(output)
+                lead_nowhere(output)
 
 
-def _lead_nowhere(output: int) -> None:
+def lead_nowhere(output: int) -> None:
+    """Whatever is written there from now on, or still waits to be."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, output)
     os.close(nowhere)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pisces.record.lines import Line
-from pisces.stop import Stop, lower_is_better
+from pisces.stop import Stop, best, meets
 from pisces.tables import StopAt
 from pisces.types import Aggregated, Entry, Evaluated, Failed, Left, Started, Stopped, Update
 
@@ -97,11 +97,9 @@ class Standing:
         self.value = value if known else None
         if value is None or not known:
             return
-        sign = -1.0 if lower_is_better(self.stop.metric) else 1.0
-        if self.best is None or sign * value > sign * self.best:
-            self.best = value
-        target = self.stop.target
-        if self.reached_at is None and target is not None and sign * value >= sign * target:
+        metric, target = self.stop.metric, self.stop.target
+        self.best = value if self.best is None else best((self.best, value), metric)
+        if self.reached_at is None and target is not None and meets(value, target, metric):
             self.reached_at = at
 
     def _end(self, reason: str) -> None:

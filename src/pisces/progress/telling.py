@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Protocol
 
-from pisces.progress.boards import ending, number, plain_text, times
+from pisces.progress.boards import ending, number, times
 from pisces.progress.standing import Clock, Standing, Whole
+from pisces.quantities import duration, plain_text
 from pisces.record.lines import plain
-from pisces.report.table import duration
 
 EVERY_S = 5.0
 SLOWEST_S = 60.0  # a log of many hours need not be as dense as one of a minute

@@ -28,7 +28,7 @@ def clusters(
         float | None, Field(gt=0, description="of DBSCAN; none: scaled to the losses")
     ] = None,
     drop_outliers: Drop = False,
-) -> Judge:
+) -> LossOutliers:
     """The Pisces paper's: whose loss is in no cluster of recent ones is doubted."""
     return LossOutliers(
         concurrency,

@@ -14,7 +14,7 @@ from pisces.aggregate.mean import DiscountedMean
 from pisces.aggregate.measured import MeasuredMean
 from pisces.aggregate.usual import LONGEST, Usual
 from pisces.errors import ConfigError
-from pisces.judge.clusters import LossOutliers
+from pisces.judge.clusters import AUTHORS_EPS, LossOutliers
 from pisces.judge.learning import NothingLearnt
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.pisces import Adaptive
@@ -155,7 +155,7 @@ def pisces_artifact(
         selector=Guided(penalty, loss_term="root"),
         pacer=Adaptive(concurrency, concurrency, unseen_latency_s=unseen_latency_s),
         aggregator=DiscountedMean(staleness_penalty=penalty),
-        judge=LossOutliers(concurrency, eps=0.5) if guard else None,
+        judge=LossOutliers(concurrency, eps=AUTHORS_EPS) if guard else None,
     )
 
 

@@ -17,9 +17,9 @@ from pisces.errors import RunError
 from pisces.policy import ANSWERS
 from pisces.record.lines import Line
 from pisces.record.sample import KIND, WHOLE_KINDS
-from pisces.record.sound import is_line, is_summary
+from pisces.record.sound import LARGEST, MOST, is_line, is_summary
 from pisces.record.summary import Tally, curve, metrics_of, time_to_target
-from pisces.record.writer import CLIENTS, CONFIG, EVENTS, MODEL, SUMMARY, read_file
+from pisces.record.writer import CLIENTS, CONFIG, EVENTS, MODEL, SUMMARY, open_file, read_file
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,10 @@ class Run:
         """The run in the folder `path`."""
         path = Path(path)
         if not (path / EVENTS).is_file():
-            missing = f"it has no {EVENTS}" if path.is_dir() else "it is not a folder"
+            missing = "it is not a folder"
+            if path.is_dir():
+                is_there = (path / EVENTS).exists()
+                missing = f"its {EVENTS} is no file" if is_there else f"it has no {EVENTS}"
             raise RunError(f"{path} is not a run folder: {missing}; {_nearby(path)}")
         return cls(path)
 
@@ -53,7 +56,10 @@ class Run:
         """The resolved configuration; empty for a run recorded without one."""
         path = self.path / CONFIG
         try:
-            return tomllib.loads(read_file(path).decode()) if path.exists() else {}
+            config = tomllib.loads(read_file(path).decode()) if path.exists() else {}
+            if _is_absurd(config, LARGEST):
+                raise ValueError("a number in it is too large to be used")
+            return config
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"cannot read {path}: {error}; mend or remove it") from error
 
@@ -65,7 +71,8 @@ class Run:
     def setting(self, table: str, key: str) -> Any:
         """What the config says there; None where it says nothing, or is not what it should be."""
         values = self.config.get(table)
-        return values.get(key) if isinstance(values, dict) else None
+        value = values.get(key) if isinstance(values, dict) else None
+        return None if _is_absurd(value, MOST) else value
 
     @property
     def protocol(self) -> str:
@@ -78,7 +85,7 @@ class Run:
     def seed(self) -> int | None:
         """The run's seed, if the config says."""
         seed = self.config.get("seed")
-        return seed if isinstance(seed, int) else None
+        return seed if type(seed) is int else None
 
     @property
     def name(self) -> str:
@@ -103,7 +110,7 @@ class Run:
                 f"cannot read {path}: {error}; remove it to have it counted from {EVENTS} instead"
             ) from error
         if Tally().summary().keys() <= summary.keys():
-            return summary
+            return {"wall_s": None, **summary}
         return {**self.tally().summary(), "wall_s": None, **summary}  # it is of an older version
 
     def tally(self) -> Tally:
@@ -129,7 +136,7 @@ class Run:
             raise RunError(sampled_log(self.path / EVENTS))
         path = self.path / EVENTS
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 yield from _lines(file, path, kind)
         except OSError as error:
             raise RunError(f"cannot read {path}: {error.strerror or error}") from error
@@ -193,7 +200,16 @@ def find_runs(folder: str | Path) -> list[Run]:
     folder = Path(folder)
     if not folder.is_dir():
         raise RunError(f"runs are looked for in a folder, and {folder} is none: check the path")
-    return [Run(path.parent) for path in sorted(folder.rglob(EVENTS))]
+    return [Run(path.parent) for path in sorted(folder.rglob(EVENTS)) if path.is_file()]
+
+
+def _is_absurd(value: Any, most: int) -> bool:
+    """Is there a whole number beyond `most` in it? Folders may be anybody's."""
+    if isinstance(value, dict):
+        return any(_is_absurd(own, most) for own in value.values())
+    if isinstance(value, list):
+        return any(_is_absurd(own, most) for own in value)
+    return type(value) is int and abs(value) >= most
 
 
 def _lines(file: BinaryIO, path: Path, kind: str | None) -> Iterator[Line]:
@@ -228,7 +244,9 @@ def _nearby(path: Path) -> str:
     """Which run folders the user may have meant, looking at most two levels around."""
     inside = path if path.is_dir() else path.parent
     patterns = (EVENTS, f"*/{EVENTS}", f"*/*/{EVENTS}")
-    found = sorted({events.parent for pattern in patterns for events in inside.glob(pattern)})
+    found = sorted(
+        {events.parent for p in patterns for events in inside.glob(p) if events.is_file()}
+    )
     if not found:
         return "check the path"
     more = f" and {len(found) - NUM_NEARBY} more" if len(found) > NUM_NEARBY else ""

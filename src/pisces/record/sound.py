@@ -11,20 +11,20 @@ from typing import Any
 
 from pisces.types import MOST_CLIENTS
 
-_MOST = 1 << 63
-_LARGEST = 1 << 1000  # beyond it a whole number is no float any more
+MOST = 1 << 63
+LARGEST = 1 << 1000  # beyond it a whole number is no float any more
 
 Check = Callable[[Any], bool]
 
 
 def _is_number(value: Any) -> bool:
     if type(value) is int:
-        return -_LARGEST < value < _LARGEST
+        return -LARGEST < value < LARGEST
     return type(value) is float and math.isfinite(value)
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < _MOST
+    return type(value) is int and 0 <= value < MOST
 
 
 def _is_client(value: Any) -> bool:

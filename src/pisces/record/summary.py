@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.record.lines import Line, line
-from pisces.stop import lower_is_better
+from pisces.stop import best, gain
 from pisces.types import AT_THE_END, CALLED_OFF, Entry, State
 
 
@@ -27,6 +27,7 @@ class Involvement:
 
 
 _COUNTS = ("at", "reason", "num_called_off", "num_under_way", "version")
+BEST_KNOWN = ("accuracy", "perplexity", "loss")  # metrics, where a run names none
 NOT_FAILED = (CALLED_OFF, AT_THE_END)  # reasons of tasks that did not fail but were not wanted
 
 
@@ -160,7 +161,7 @@ class Tally:
 
     def _best_of(self, metric: str) -> float | None:
         values = [v for _, v in curve(self._evaluated, metric) if not math.isnan(v)]
-        return (min if lower_is_better(metric) else max)(values, default=None)
+        return best(values, metric)
 
 
 def metrics_of(line: Line) -> dict[str, float | None]:
@@ -179,9 +180,20 @@ def curve(
     ]
 
 
+def metric_among(named: object, known: Iterable[str]) -> str | None:
+    """What a run is about: the metric it names, or the best known of those it was evaluated by.
+
+    The one it names counts as long as nothing was evaluated, too.
+    """
+    names = list(known)
+    if isinstance(named, str) and (named in names or not names):
+        return named
+    return next((name for name in (*BEST_KNOWN, *names) if name in names), None)
+
+
 def time_to_target(
     curve: Iterable[tuple[float, float]], target: float, metric: str
 ) -> float | None:
     """The first instant with value >= target, or <= target where lower is better."""
-    sign = -1.0 if lower_is_better(metric) else 1.0
-    return next((at for at, value in curve if sign * value >= sign * target), None)
+    sign, least = gain(1.0, metric), gain(target, metric)  # once: curves may be long
+    return next((at for at, value in curve if sign * value >= least), None)

@@ -94,9 +94,7 @@ class RunFolder:
 
     def write_sample(self, share: float) -> None:
         """From the first line on write those of a share of the clients; a log keeps its share."""
-        begun = _first_line(self.path / EVENTS)
-        if begun is not None:
-            share = begun["share"] if begun.get("kind") == KIND else 1.0
+        share = _share_of(self.path / EVENTS) or share
         self._sample = Sample(share) if share < 1 else None
 
     @property
@@ -192,11 +190,13 @@ class RunFolder:
             self._log.close()
 
 
-def _first_line(path: Path) -> Line | None:
-    """What a log begins with; nothing where it is empty, or its first line was cut short."""
-    with path.open("rb") as file, suppress(ValueError):
-        first: Line = json.loads(file.readline())
-        return first
+def _share_of(path: Path) -> float | None:
+    """Of how many clients a log tells; nothing where it is empty, or its first line is no line."""
+    with path.open("rb") as file, suppress(ValueError, RecursionError):
+        first = json.loads(file.readline())
+        if type(first) is dict:
+            share = first.get("share") if first.get("kind") == KIND else 1.0
+            return share if type(share) is float and 0 < share <= 1 else None
     return None
 
 
@@ -258,11 +258,18 @@ def _or_go_on(path: Path) -> str:
 
 
 def read_file(path: Path) -> bytes:
-    """All of a file, if it is one: from a pipe nothing might ever come."""
-    with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not an ordinary file")
+    """All of a file, if it is one."""
+    with open_file(path) as file:
         return file.read()
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A file to be read, if it is one: from a pipe nothing might ever come."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not an ordinary file")
+    return file
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -86,7 +86,7 @@ def _from_flower(run: Run) -> Source:
         protocol, concurrency = run.config["protocol"], int(run.config["concurrency"])
         settings = dict(ast.literal_eval(run.config["settings"]))
         known(protocol, PROTOCOLS, "protocol")
-    except (KeyError, TypeError, ValueError, SyntaxError, ConfigError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, SyntaxError, ConfigError) as error:
         raise ConfigError(
             f"{run.path} was made in Flower with policies of one's own: give the pacers, in "
             "Python: pisces.replaying.replay(run, pacer=another, own=the run's)"

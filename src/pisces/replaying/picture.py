@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pisces.replaying.values import Decision, Replayed
-from pisces.report.paper import drawable, save
-from pisces.report.sheets import Style, add_legend, styles, tidy
+from pisces.report.printed.paper import drawable, save
+from pisces.report.printed.sheets import add_legend, tidy
+from pisces.report.styles import Style, styles
 
 SIZE = (8.0, 3.4)  # inches
 MOST_BARS = 40

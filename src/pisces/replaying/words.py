@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pisces.quantities import counted
+
 if TYPE_CHECKING:
     from pisces.replaying.loop import Rules
     from pisces.replaying.turns import Ends
@@ -20,11 +22,6 @@ DIFFERS = {
 }
 MOST_IMPOSSIBLE = 0.2  # of the starts after the first difference; beyond it is but a tendency
 _LIMITS = {"target": "its target", "patience": "its patience"}
-
-
-def counted(num: int, what: str) -> str:
-    """`1 start`, `2 starts`."""
-    return f"{num:,} {what}{'' if num == 1 else 's'}"
 
 
 def verdict(check: Check) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pisces.errors import RunError
+from pisces.quantities import how_many, listed
 from pisces.record.reader import Run
 from pisces.record.writer import CONFIG, read_file
 from pisces.report.markup import Html, Marked, table, tag
-from pisces.report.sentences import count, listed
 from pisces.report.settings import MOST_SIDES, Side, common, sides
 
 MOST_LETTERS = 100_000  # of one config in the page
@@ -28,7 +28,7 @@ def settings_of(runs: Sequence[Run]) -> list[Html]:
         return [_listing(alike)]
     told = [tag("p", _about(columns, len(alike)))]
     told.append(_differences(columns[:MOST_SIDES], alike))
-    heading = tag("summary", f"{count(len(alike), 'setting')} that all of them share")
+    heading = tag("summary", f"{how_many(len(alike), 'setting')} that all of them share")
     return [*told, tag("details", heading, _listing(alike))]
 
 
@@ -57,7 +57,7 @@ def make_again(runs: Sequence[Run]) -> Iterator[Html]:
     for side, name in zip(shown, names, strict=True):
         yield from _one_again(side, name, is_alone=len(columns) == 1)
     if len(columns) > len(shown):
-        yield tag("p", f"{count(len(columns) - len(shown), 'more config')} in the run folders.")
+        yield tag("p", f"{how_many(len(columns) - len(shown), 'more config')} in the run folders.")
 
 
 def _one_again(side: Side, name: str, *, is_alone: bool) -> Iterator[Html]:
@@ -111,7 +111,7 @@ def _text(run: Run) -> str | None:
 
 def _about(columns: Sequence[Side], num_alike: int) -> str:
     num = len({key for side in columns for key in side.settings}) - num_alike
-    text = f"{count(num, 'setting')} {'differs' if num == 1 else 'differ'} besides the seed."
+    text = f"{how_many(num, 'setting')} {'differs' if num == 1 else 'differ'} besides the seed."
     if len(columns) > MOST_SIDES:
         text += f" The first {MOST_SIDES} of {len(columns)} ways to run are shown."
     return text
@@ -133,7 +133,7 @@ def _seeds(side: Side) -> str:
     known = [seed for seed in side.seeds if seed is not None]
     if not known:
         return ""
-    return f"seed {known[0]}" if len(known) == 1 else count(len(known), "seed")
+    return f"seed {known[0]}" if len(known) == 1 else how_many(len(known), "seed")
 
 
 def _listing(settings: dict[str, Any]) -> Html:

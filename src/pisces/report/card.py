@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from pisces.record.summary import time_to_target
-from pisces.report.sheets import COLOURS
-from pisces.report.table import UNKNOWN, duration
+from pisces.quantities import UNKNOWN, duration
+from pisces.record.summary import metric_among, time_to_target
+from pisces.report.styles import COLOURS
+from pisces.stop import Stop
 
 if TYPE_CHECKING:
     from pisces.record.reader import Run
@@ -75,11 +76,7 @@ def _escaped(text: str, longest: int = LONGEST) -> str:
 
 
 def _metric(summary: Mapping[str, Any]) -> str:
-    """The one it was judged by, or else the first it has."""
-    named, final = summary.get("metric"), summary.get("final") or {}
-    if isinstance(named, str) and (named in final or not final):
-        return named
-    return next(iter(final), "accuracy")
+    return metric_among(summary.get("metric"), summary.get("final") or {}) or Stop().metric
 
 
 def _facts(summary: Mapping[str, Any], metric: str, points: Points) -> Iterator[tuple[str, str]]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pisces.quantities import how_many, listed
 from pisces.record.reader import Run
 from pisces.report import figures
 from pisces.report.again import make_again, settings_of, software
-from pisces.report.bands import median_curves
-from pisces.report.compare import Row, compare, is_cut_short
+from pisces.report.compare import Row, drawn_of
 from pisces.report.figures import Figure
-from pisces.report.ledger import Ledger, overview
+from pisces.report.goal import Goal
+from pisces.report.ledger import overview
+from pisces.report.ledger.summary import ReadRun
 from pisces.report.markup import Html, joined, tag
 from pisces.report.page_tables import comparison_table, cost_table
-from pisces.report.sentences import about_comparison, about_run, count, listed
+from pisces.report.sentences import about_comparison, about_run
 from pisces.report.settings import differences_of_world
 from pisces.report.worlds import what_was_learnt
 
@@ -50,10 +52,10 @@ class Chapter:
         """Add some HTML."""
         self.content.append(joined(parts))
 
-    def show(self, figure: Figure, level: str = "h3") -> None:
+    def show(self, figure: Figure) -> None:
         """Add a figure with its words; one that has nothing to show is only told of."""
         figure = figures.bounded(figure)
-        heading, words = tag(level, _begun(figure.title)), _begun(figure.words)
+        heading, words = tag("h3", _begun(figure.title)), _begun(figure.words)
         if not figure.data:
             self.say(heading, tag("p", words, class_="note"))
             return
@@ -74,92 +76,72 @@ def title_of(runs: Sequence[Run]) -> str:
         return runs[0].name
     names = list(dict.fromkeys(run.protocol for run in runs))
     if len(names) == 1:
-        return f"{names[0]}: {count(len(runs), 'run')}"
-    return f"{listed(names)}: {count(len(runs), 'run')}"
+        return f"{names[0]}: {how_many(len(runs), 'run')}"
+    return f"{listed(names)}: {how_many(len(runs), 'run')}"
 
 
-def chapters(
-    runs: Sequence[Run], target: float | None, metric: str, reference: str | None
-) -> Iterator[Chapter]:
-    """Of one run its portrait; of several the comparison, then a portrait of some."""
-    ledgers = [_read(run) for run in runs]
+def chapters(runs: Sequence[ReadRun], rows: Sequence[Row] | None, goal: Goal) -> Iterator[Chapter]:
+    """Of one run its portrait; of several the comparison, then a portrait of some.
+
+    `rows` are how they compare, the first the one whose speed-ups are told; None without a target.
+    """
     if len(runs) == 1:
-        yield _short(ledgers[0], target, metric)
-        yield _portrait(ledgers[0], target, metric, "pictures", "Pictures")
-        yield _costs(ledgers)
+        yield _short(runs[0], goal)
+        yield _portrait(runs[0], goal, "pictures", "Pictures")
+        yield _costs(runs)
     else:
-        yield from _several(ledgers, target, metric, reference)
-    yield _written("settings", "Settings", settings_of(runs))
-    yield _written("again", "Make it again", [*software(runs), *make_again(runs)])
+        yield from _several(runs, rows, goal)
+    as_saved = [run.ledger.run for run in runs]  # summaries say with what they were made
+    yield _written("settings", "Settings", settings_of(as_saved))
+    yield _written("again", "Make it again", [*software(as_saved), *make_again(as_saved)])
 
 
-def _several(
-    ledgers: Sequence[Ledger], target: float | None, metric: str, reference: str | None
-) -> Iterator[Chapter]:
-    runs = [ledger.run for ledger in ledgers]
-    rows = None
-    if target is not None:
-        rows = compare(runs, target, metric=metric, reference=reference)
-    yield _short_of_all(runs, rows, target, metric)
+def _several(runs: Sequence[ReadRun], rows: Sequence[Row] | None, asked: Goal) -> Iterator[Chapter]:
+    yield _short_of_all(runs, rows, asked)
+    drawn, goal = drawn_of(runs, asked)
     chapter = Chapter("comparison", "Side by side")
-    if rows is not None and target is not None:
-        chapter.say(comparison_table(rows, target, metric))
-    counted = [ledger for ledger in ledgers if not is_cut_short(ledger.run)]
-    drawn = counted or list(ledgers)
-    goal = target if counted else None
-    if len(drawn) > MOST_LINES:
-        chapter.show(median_curves([ledger.run for ledger in drawn], goal, metric))
-    else:
-        chapter.show(figures.compare_curves(drawn, target=goal, metric=metric))
-    if goal is not None:
-        chapter.show(figures.compare_times(drawn, target=goal, metric=metric))
-        chosen = rows[0].protocol if rows else reference
-        chapter.show(figures.compare_speedups(drawn, target=goal, metric=metric, reference=chosen))
+    if rows is not None:
+        chapter.say(comparison_table(rows, asked))
+    ledgers = [run.ledger for run in drawn]
+    curves = figures.compare_curves if len(drawn) <= MOST_LINES else figures.median_curves
+    chapter.show(curves(ledgers, goal))
+    if rows is not None and goal.target is not None:
+        chapter.show(figures.compare_times(ledgers, goal))
+        of_first = replace(goal, reference=rows[0].protocol)
+        chapter.show(figures.compare_speedups(ledgers, of_first))
     yield chapter
-    yield _costs(ledgers)
-    order = [row.protocol for row in rows or ()]
-    for number, ledger in enumerate(_first_of_each(drawn, order), start=1):
-        title = f"A closer look: {ledger.run.name}"
-        yield _portrait(ledger, target, metric, f"run-{number}", title)
+    yield _costs(runs)
+    for number, run in enumerate(_first_of_each(drawn), start=1):
+        yield _portrait(run, goal, f"run-{number}", f"A closer look: {run.name}")
 
 
-def _first_of_each(ledgers: Sequence[Ledger], order: Sequence[str]) -> list[Ledger]:
-    """One run of each protocol, of the first few, in the order of the comparison."""
-    first: dict[str, Ledger] = {}
-    for ledger in ledgers:
-        first.setdefault(ledger.run.protocol, ledger)
-    names = dict.fromkeys([*order, *first])
-    return [first[name] for name in names if name in first][:MOST_PORTRAITS]
+def _first_of_each(runs: Sequence[ReadRun]) -> list[ReadRun]:
+    """One run of each protocol, of the first few."""
+    first: dict[str, ReadRun] = {}
+    for run in runs:
+        first.setdefault(run.protocol, run)
+    return list(first.values())[:MOST_PORTRAITS]
 
 
 # --- in short -------------------------------------------------------------------------------------
 
 
-def _short(ledger: Ledger, target: float | None, metric: str) -> Chapter:
-    seen = overview(ledger)
-    sentences = list(
-        about_run(
-            ledger.run,
-            target=target,
-            metric=metric,
-            bound=seen.staleness_bound,
-            clock=seen.clock,
-        )
-    )
+def _short(run: ReadRun, goal: Goal) -> Chapter:
+    seen = overview(run.ledger)
     chapter = Chapter("summary", "In short")
-    if ledger.problem:
+    if seen.problem:
         chapter.say(
-            tag("p", f"The log could not be read to its end: {ledger.problem}", class_="warning")
+            tag("p", f"The log could not be read to its end: {seen.problem}", class_="warning")
         )
-    chapter.say(_bullets(sentences))
-    if not ledger.has_decisions:
+    bound, clock = seen.staleness_bound, seen.clock
+    told = about_run(run, goal, bound=bound, clock=clock)
+    chapter.say(_bullets(told))
+    if not seen.has_decisions:
         chapter.say(tag("p", NO_DECISIONS, class_="note"))
     return chapter
 
 
-def _short_of_all(
-    runs: Sequence[Run], rows: Sequence[Row] | None, target: float | None, metric: str
-) -> Chapter:
+def _short_of_all(runs: Sequence[Run], rows: Sequence[Row] | None, goal: Goal) -> Chapter:
     chapter = Chapter("summary", "In short")
     found = differences_of_world(runs)
     if found is not None:
@@ -172,22 +154,22 @@ def _short_of_all(
                 class_="warning",
             )
         )
-    if rows is None or target is None:
+    if rows is None:
         names = listed(list(dict.fromkeys(run.protocol for run in runs)))
         chapter.say(
             _bullets(
                 [
-                    f"{count(len(runs), 'run')} of {names}{what_was_learnt(runs)}.",
+                    f"{how_many(len(runs), 'run')} of {names}{what_was_learnt(runs)}.",
                     "They have no target in common, so times to it are not compared.",
                 ]
             )
         )
     else:
-        chapter.say(_bullets(list(about_comparison(rows, runs, target=target, metric=metric))))
+        chapter.say(_bullets(about_comparison(rows, runs, goal)))
     return chapter
 
 
-def _bullets(sentences: Sequence[str]) -> Html:
+def _bullets(sentences: Iterable[str]) -> Html:
     items = (tag("li", sentence) for sentence in sentences)
     return tag("div", tag("ul", *items), class_="summary")
 
@@ -195,11 +177,11 @@ def _bullets(sentences: Sequence[str]) -> Html:
 # --- pictures and tables --------------------------------------------------------------------------
 
 
-def _portrait(ledger: Ledger, target: float | None, metric: str, key: str, title: str) -> Chapter:
-    chapter = Chapter(key, title)
-    goal = None if is_cut_short(ledger.run) and key != "pictures" else target
-    chapter.show(figures.curve(ledger, metric=metric, target=goal))
-    chapter.show(_timeline(ledger))
+def _portrait(run: ReadRun, goal: Goal, key: str, title: str) -> Chapter:
+    chapter, ledger = Chapter(key, title), run.ledger
+    chapter.show(figures.curve(ledger, goal))
+    # Here nobody can ask for another span.
+    chapter.show(figures.timeline(ledger, or_fewer=FEWER_ROWS))
     chapter.show(figures.intervals(ledger))
     chapter.show(figures.contributors(ledger))
     chapter.show(figures.staleness(ledger))
@@ -207,26 +189,10 @@ def _portrait(ledger: Ledger, target: float | None, metric: str, key: str, title
     return chapter
 
 
-def _timeline(ledger: Ledger) -> Figure:
-    """As many clients as can be drawn task by task: here nobody can ask for another span."""
-    drawn = [figures.timeline(ledger)]
-    for num in FEWER_ROWS:
-        if any(trace["type"] == "heatmap" for trace in drawn[-1].data):
-            drawn.append(figures.timeline(ledger, num=num))
-    is_shaded = any(trace["type"] == "heatmap" for trace in drawn[-1].data)
-    return drawn[0] if is_shaded else drawn[-1]
-
-
-def _costs(ledgers: Sequence[Ledger]) -> Chapter:
-    return _written("costs", "What it cost", [cost_table(figures.costs(ledgers))])
+def _costs(runs: Sequence[ReadRun]) -> Chapter:
+    rows = figures.costs([run.ledger for run in runs])
+    return _written("costs", "What it cost", [cost_table(rows)])
 
 
 def _written(key: str, title: str, content: Sequence[Html]) -> Chapter:
     return Chapter(key, title, list(content))
-
-
-def _read(run: Run) -> Ledger:
-    ledger = Ledger(run.path)
-    while not ledger.is_whole and ledger.problem is None:
-        ledger.read()
-    return ledger

@@ -12,18 +12,20 @@ lost patience, not how good its protocol is. It is counted, and has no say in an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from pisces.errors import RunError
 from pisces.record.reader import Run
-from pisces.report.estimate import Bound, Estimate, estimate, ratio
-from pisces.stop import lower_is_better
+from pisces.report.estimate import MIN_BOOTSTRAP, Bound, Estimate, estimate, ratio
+from pisces.report.goal import Goal
+from pisces.stop import gain, worst
 
 BySeed: TypeAlias = Mapping[int | None, "Result"]
+AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,18 @@ class Row:
     wall_s: float | None
     speedup_most: float | None = None
     num_cut_short: int = 0
+
+    @property
+    def has_interval(self) -> bool:
+        """Are there enough pairs for an interval? Of fewer one can tell the range."""
+        return self.num_pairs >= MIN_BOOTSTRAP
+
+    @property
+    def speedup_ends(self) -> tuple[float | None, float | None]:
+        """The interval of the median speed-up, or the range; None is an end that is not known."""
+        if self.has_interval:
+            return self.speedup_low, self.speedup_high
+        return self.speedup_min, self.speedup_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +124,7 @@ def compare(
     return sorted(rows, key=lambda row: (row.protocol != reference, *_place(row, metric)))
 
 
-def in_order(runs: Iterable[Run], rows: Iterable[Row]) -> list[Run]:
+def in_order(runs: Iterable[AnyRun], rows: Iterable[Row]) -> list[AnyRun]:
     """Runs as their protocols stand in a table: all that is told of them is in one order."""
     places = {row.protocol: place for place, row in enumerate(rows)}
     return sorted(runs, key=lambda run: places[run.protocol])
@@ -121,6 +135,18 @@ def is_cut_short(run: Run) -> bool:
     return run.summary["reason"] in (None, "interrupted")
 
 
+def drawn_of(runs: Sequence[AnyRun], goal: Goal) -> tuple[Sequence[AnyRun], Goal]:
+    """Which of these runs are drawn, and what they are held against.
+
+    Runs cut short are drawn only where there are no others, and held against the target only where
+    there is a single one: two that somebody stopped early say nothing of who is faster.
+    """
+    over = [run for run in runs if not is_cut_short(run)]
+    if over or len(runs) == 1:
+        return over or runs, goal
+    return runs, replace(goal, target=None)
+
+
 def _results(
     runs: Mapping[int | None, Run], target: float, metric: str
 ) -> dict[int | None, Result]:
@@ -129,6 +155,14 @@ def _results(
         for seed, run in runs.items()
         if not is_cut_short(run)
     }
+
+
+def grouped(runs: Iterable[AnyRun]) -> dict[str, list[AnyRun]]:
+    """Runs by protocol, in the order given, each once: for all that draws and pairs no seeds."""
+    groups: dict[str, list[AnyRun]] = {}
+    for run in dict.fromkeys(runs):
+        groups.setdefault(run.protocol, []).append(run)
+    return groups
 
 
 def by_protocol(runs: Iterable[Run]) -> dict[str, dict[int | None, Run]]:
@@ -164,7 +198,8 @@ def _row(protocol: str, results: BySeed, reference: BySeed, metric: str) -> Row:
         versions=_median([s["versions"] for s in summaries], unknown=math.inf),
         updates=_median([s["num_updates"] for s in summaries], unknown=math.inf),
         max_staleness=max(staleness, default=None),
-        final=_median([s["final"].get(metric) for s in summaries], unknown=_worst(metric)),
+        # A run without a value counts, too: leaving it out would flatter its protocol.
+        final=_median([s["final"].get(metric) for s in summaries], unknown=worst(metric)),
         wall_s=_median([s["wall_s"] for s in summaries], unknown=math.inf),
         speedup_most=speedup.most,
     )
@@ -194,11 +229,6 @@ def _told(found: Estimate) -> Speedup:
     )
 
 
-def _worst(metric: str) -> float:
-    """What a run without a value counts as: leaving it out would flatter its protocol."""
-    return math.inf if lower_is_better(metric) else -math.inf
-
-
 def _median(values: Iterable[float | None], unknown: float) -> float | None:
     known = [unknown if value is None else value for value in values]
     return _finite(float(np.median(known))) if known else None
@@ -213,8 +243,8 @@ def _standing(results: BySeed) -> tuple[float, float]:
 def _place(row: Row, metric: str) -> tuple[float, float, float]:
     """The smaller, the further up."""
     time = math.inf if row.time_to_target_s is None else row.time_to_target_s
-    final = _worst(metric) if row.final is None else row.final
-    return time, -row.reached, final if lower_is_better(metric) else -final
+    final = worst(metric) if row.final is None else row.final
+    return time, -row.reached, -gain(final, metric)
 
 
 def _finite(value: float) -> float | None:

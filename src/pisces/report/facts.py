@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pisces.record.lines import Line
 from pisces.record.reader import Run
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
+from pisces.report.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

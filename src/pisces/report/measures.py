@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pisces.record.summary import time_to_target
+from pisces.report.arrays import Floats
 from pisces.report.estimate import UNKNOWN, Ends
-from pisces.report.facts import Facts, Floats
-from pisces.stop import lower_is_better
+from pisces.report.facts import Facts
+from pisces.stop import best
 
 LATE = 2 / 3  # the last third of a run is late
 LEAST_SD = 1e-9  # a spread below it is the rounding of the line's fit
@@ -77,9 +78,8 @@ def _final(facts: Facts) -> Ends:
 
 
 def _best(facts: Facts) -> Ends:
-    values = facts.values[~np.isnan(facts.values)]
-    best = np.min if lower_is_better(facts.metric) else np.max
-    return _exactly(best(values)) if len(values) else UNKNOWN
+    found = best(facts.values[~np.isnan(facts.values)].tolist(), facts.metric)
+    return UNKNOWN if found is None else _exactly(found)
 
 
 def _late_values(facts: Facts) -> tuple[Floats, Floats]:

@@ -23,23 +23,20 @@
       modebar: { color: soft, activecolor: ink, bgcolor: "rgba(0,0,0,0)" },
     } };
   };
-  // Black ink is seen on white paper only.
-  const seen = (value, ink) => {
-    if (value === "#000000") return ink;
-    if (Array.isArray(value)) return value.length > 500 ? value : value.map((v) => seen(v, ink));
-    if (value && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, seen(v, ink)]));
-    }
-    return value;
+  // These are too dark for a dark page; the sky's blue gives way to the blue.
+  const lighter = {
+    "#0072B2": "#3D9AD9", "#56B4E9": "#9BD4F5", "#882255": "#C4698F", "#332288": "#8F80DB",
+    "#8C510A": "#C08A48",
   };
+  const seen = (data) => dark.matches && !printing
+    ? JSON.parse(JSON.stringify(data), (_, value) => lighter[value] ?? value) : data;
   const config = { responsive: true, displaylogo: false, showTips: false };
   Plotly.setPlotConfig({ logging: 0 }); // it warns of every bar coloured by a number
   const draw = (place) => {
     const { data, layout } = figures[place.dataset.figure];
-    const ink = css("--ink");
     const narrow = place.clientWidth < 520;
     const own = { ...layout, template: theme() };
-    return Plotly.react(place, seen(data, ink), own, narrow ? { ...config, displayModeBar: false } : config);
+    return Plotly.react(place, seen(data), own, narrow ? { ...config, displayModeBar: false } : config);
   };
   const places = [...document.querySelectorAll("[data-figure]")];
   const drawAll = () => places.filter((p) => p.dataset.drawn).forEach(draw);
@@ -64,6 +61,16 @@
   }
   dark.addEventListener("change", drawAll);
   const all = () => places.forEach((p) => (p.dataset.drawn ? draw(p) : first(p)));
-  window.addEventListener("beforeprint", () => { printing = true; all(); });
-  window.addEventListener("afterprint", () => { printing = false; drawAll(); });
+  let opened = []; // nobody can open on paper what is closed
+  window.addEventListener("beforeprint", () => {
+    printing = true;
+    opened = [...document.querySelectorAll("details:not([open])")];
+    for (const closed of opened) closed.open = true;
+    all();
+  });
+  window.addEventListener("afterprint", () => {
+    printing = false;
+    for (const own of opened) own.open = false;
+    drawAll();
+  });
 })();

@@ -20,41 +20,37 @@ from pisces.record.writer import replace_file
 from pisces.report.chapters import Chapter, chapters, title_of
 from pisces.report.charts import charts_script
 from pisces.report.compare import compare, in_order
+from pisces.report.goal import Goal
+from pisces.report.ledger import Ledger
+from pisces.report.ledger.summary import ReadRun
 from pisces.report.markup import Html, data_block, joined, tag
 
 NEEDS_SCRIPTS = "Figures are drawn by JavaScript, which is off here; words and tables are whole."
 
 
-def write_page(
-    path: str | Path,
-    runs: Sequence[Run],
-    target: float | None = None,
-    metric: str = "accuracy",
-    reference: str | None = None,
-) -> None:
-    """Write the page to a file, whole or not at all."""
+def write_page(path: str | Path, runs: Sequence[Run], goal: Goal | None = None) -> None:
+    """Write the page to a file, whole or not at all; without a goal it is what runs are about."""
     path = Path(path)
     if path.is_dir():
         raise RunError(f"cannot write {path}: it is a folder; give --html a file")
-    replace_file(path, page(runs, target, metric, reference).encode())
+    # Names may have halves of characters, which no encoding knows.
+    replace_file(path, page(runs, goal).encode(errors="replace"))
 
 
-def page(
-    runs: Sequence[Run],
-    target: float | None = None,
-    metric: str = "accuracy",
-    reference: str | None = None,
-) -> str:
+def page(runs: Sequence[Run], goal: Goal | None = None) -> str:
     """The page as text."""
     if not runs:
         raise RunError("there are no runs to tell of: give at least one run folder")
+    goal = Goal.of(runs) if goal is None else goal
     library = _Script.of(_plotly())
     own = _Script.of(_file("page.js"))
-    if target is not None and len(runs) > 1:
-        runs = in_order(runs, compare(runs, target, metric=metric, reference=reference))
-    parts = list(chapters(runs, target, metric, reference))
+    read, rows = [ReadRun.of(_read(run)) for run in runs], None
+    if goal.target is not None and len(runs) > 1:
+        rows = compare(read, goal.target, metric=goal.metric, reference=goal.reference)
+        read = in_order(read, rows)
+    parts = list(chapters(read, rows, goal))
     figures = [figure for chapter in parts for figure in chapter.figures]
-    title = title_of(runs)
+    title = title_of(read)
     head = joined(
         [
             Html('<meta charset="utf-8">'),
@@ -74,6 +70,13 @@ def page(
         own.element,
     )
     return f'<!DOCTYPE html>\n<html lang="en">{tag("head", head)}{body}</html>\n'
+
+
+def _read(run: Run) -> Ledger:
+    ledger = Ledger(run.path)
+    while not ledger.is_whole and ledger.problem is None:
+        ledger.read()
+    return ledger
 
 
 def _contents(parts: Sequence[Chapter]) -> Iterator[Html]:

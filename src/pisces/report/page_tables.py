@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
+from pisces.quantities import duration, in_bytes, told
 from pisces.report.compare import Row
+from pisces.report.figures.costs import QUANTITIES, Cost, Unit
+from pisces.report.goal import Goal
 from pisces.report.markup import Html, joined, table, tag
-from pisces.report.table import duration, in_bytes, speedup_text, time_text
+from pisces.report.table import speedup_text, time_text
+
+CostRow: TypeAlias = tuple[tuple[str, str], list[float | None]]
 
 MOST_COST_ROWS = 8  # runs whose costs have a row each
-HEADS = {"name": "run", "time_s": "time", "wall_s": "wall time", "reason": "ended by"}
+MEDIANS = "Medians over the runs of a protocol."
 HOW_COUNTED = (
     "Wasted are tasks whose updates went into no version. Samples are the examples of every update "
     "that arrived, counted once however often they were trained on. Bytes are what goes over the "
@@ -20,17 +25,18 @@ HOW_COUNTED = (
 )
 
 
-def comparison_table(rows: Sequence[Row], target: float, metric: str) -> Html:
+def comparison_table(rows: Sequence[Row], goal: Goal) -> Html:
     """A row per protocol; the first is the one whose speed-ups are told."""
+    metric = told(goal.metric)
     heads = (
         "protocol",
-        f"time to {metric.replace('_', ' ')} {target:g}",
+        f"time to {metric} {goal.needed:g}",
         f"speed-up of {rows[0].protocol}",
         "runs",
         "versions",
         "updates",
         "max staleness",
-        f"final {metric.replace('_', ' ')}",
+        f"final {metric}",
         "wall time",
     )
     cells = [
@@ -51,48 +57,45 @@ def comparison_table(rows: Sequence[Row], target: float, metric: str) -> Html:
     return table(heads, cells, caption=caption)
 
 
-def cost_table(rows: Sequence[dict[str, Any]]) -> Html:
+def cost_table(costs: Sequence[Cost]) -> Html:
     """A row per run, or per protocol where runs are many, and how it is counted."""
-    parts: list[Html] = []
-    if len(rows) > MOST_COST_ROWS:
-        rows = _by_protocol(rows)
-        parts.append(tag("p", "Medians over the runs of a protocol."))
-    # A name says protocol and seed; where a run's folder is, is nobody's concern.
-    aside = {"run", "protocol", "seed"} if any("name" in row for row in rows) else {"run"}
-    keys = [key for key in dict.fromkeys(k for row in rows for k in row) if key not in aside]
-    known = [key for key in keys if any(row.get(key) is not None for row in rows)]
-    heads = [HEADS.get(key, key.replace("_", " ")) for key in known]
-    parts.append(table(heads, [[_told(key, row.get(key)) for key in known] for row in rows]))
+    keys = [key for key in QUANTITIES if any(getattr(cost, key) is not None for cost in costs)]
+    is_many = len(costs) > MOST_COST_ROWS
+    heads = ["protocol", "runs"] if is_many else ["run", "ended by"]
+    rows = _medians(costs, keys) if is_many else _singly(costs, keys)
+    parts = [tag("p", MEDIANS)] if is_many else []
+    told = [[*names, *map(_told, keys, values)] for names, values in rows]
+    parts.append(table([*heads, *(QUANTITIES[key][0] for key in keys)], told))
     return joined([*parts, tag("p", HOW_COUNTED, class_="note")])
 
 
-def _by_protocol(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(str(row.get("protocol")), []).append(row)
-    return [{"protocol": name, "runs": len(g), **_medians(g)} for name, g in groups.items()]
+def _singly(costs: Sequence[Cost], keys: Sequence[str]) -> Iterator[CostRow]:
+    """A name says protocol and seed; where a run's folder is, is nobody's concern."""
+    for cost in costs:
+        yield (cost.name, cost.reason or "-"), [getattr(cost, key) for key in keys]
 
 
-def _medians(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key in rows[0]:
-        values = [row[key] for row in rows if row.get(key) is not None]
-        if key != "seed" and values and all(type(value) in (int, float) for value in values):
-            found[key] = float(np.median(values))
-    return found
+def _medians(costs: Sequence[Cost], keys: Sequence[str]) -> Iterator[CostRow]:
+    """Of each protocol its name, the number of its runs, and medians of what is known of them."""
+    for protocol in dict.fromkeys(cost.protocol for cost in costs):
+        own = [cost for cost in costs if cost.protocol == protocol]
+        known = [[v for cost in own if (v := getattr(cost, key)) is not None] for key in keys]
+        medians = [float(np.median(values)) if values else None for values in known]
+        yield (protocol, f"{len(own)}"), medians
 
 
-def _told(key: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, str):
-        return value
-    if key.endswith("bytes"):
-        return in_bytes(value)
-    return duration(value) if key.endswith("_s") else _number(value)
+def _told(key: str, value: float | None) -> str:
+    return HOW_TOLD[QUANTITIES[key][1]](value)
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.4g}"
+
+
+HOW_TOLD: Mapping[Unit, Callable[[float | None], str]] = {
+    "seconds": duration,
+    "bytes": in_bytes,
+    "number": _number,
+}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pisces.quantities import duration, how_many, listed, told
 from pisces.record.reader import Run
 from pisces.report.compare import Row, is_cut_short
-from pisces.report.estimate import MIN_BOOTSTRAP
-from pisces.report.table import duration, num_called_off
-from pisces.report.worlds import count as count  # found here, too
+from pisces.report.goal import Goal
+from pisces.report.table import num_called_off
 from pisces.report.worlds import harm_in, manners, what_was_learnt
 
-MOST_NAMED = 10  # in one sentence
 REASONS: Mapping[str, str] = {
     "time": "its time was over",
     "versions": "it had made as many versions as it was to make",
@@ -27,19 +26,14 @@ REASONS: Mapping[str, str] = {
 
 
 def about_run(
-    run: Run,
-    *,
-    target: float | None = None,
-    metric: str = "accuracy",
-    bound: float | None = None,
-    clock: str = "virtual",
+    run: Run, goal: Goal, *, bound: float | None = None, clock: str = "virtual"
 ) -> Iterator[str]:
     """One run: what it was, how it ended, how good it got, what became of the updates."""
     s = run.summary
     yield _what(run)
     yield _ending(s, clock)
-    if metric in s["final"]:
-        yield from _quality(run, target, metric)
+    if goal.metric in s["final"]:
+        yield from _quality(run, goal)
     elif not s["final"]:
         yield "Nothing was evaluated, so nobody knows how good the model is."
     yield _updates(s)
@@ -50,9 +44,7 @@ def about_run(
     yield from _trouble(s)
 
 
-def about_comparison(
-    rows: Sequence[Row], runs: Sequence[Run], *, target: float, metric: str
-) -> Iterator[str]:
+def about_comparison(rows: Sequence[Row], runs: Sequence[Run], goal: Goal) -> Iterator[str]:
     """Protocols side by side: the first row is the one whose speed-ups are told."""
     seeds = dict.fromkeys(seed for row in rows for seed in row.seeds)
     num_runs = sum(len(row.seeds) for row in rows)
@@ -60,11 +52,11 @@ def about_comparison(
         yield "No run came to its end, so there is nothing to compare yet."
     else:
         yield (
-            f"{count(num_runs, 'run')} of {count(len(rows), 'protocol')} "
+            f"{how_many(num_runs, 'run')} of {how_many(len(rows), 'protocol')} "
             f"({listed([row.protocol for row in rows])}), {_seeds(list(seeds))}"
             f"{what_was_learnt(runs)}."
         )
-        yield from (_reached(row, target, metric) for row in rows if row.seeds)
+        yield from (_reached(row, goal) for row in rows if row.seeds)
         yield from (manners(row, runs) for row in rows if row.seeds)
     yield from (_speedup(rows[0].protocol, row) for row in rows[1:] if row.speedup is not None)
     yield from (_unknown(rows[0].protocol, row) for row in rows[1:] if row.speedup is None)
@@ -73,20 +65,9 @@ def about_comparison(
         of = listed([f"{num} of {name}" for name, num in cut])
         total = sum(num for _, num in cut)
         yield (
-            f"{count(total, 'run')} ({of}) {'was' if total == 1 else 'were'} interrupted or "
+            f"{how_many(total, 'run')} ({of}) {'was' if total == 1 else 'were'} interrupted or "
             f"{'is' if total == 1 else 'are'} not over, and {_do(total)} not count."
         )
-
-
-def listed(names: Sequence[object]) -> str:
-    """`a`, `a and b`, `a, b and c`; of very many the first few.
-
-    Where one alone would be left out it is named: that takes no more room than to count it.
-    """
-    words = [str(name) for name in names]
-    if len(words) > MOST_NAMED + 1:
-        words = [*words[:MOST_NAMED], f"{len(words) - MOST_NAMED:,} more"]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 # --- one run --------------------------------------------------------------------------------------
@@ -96,14 +77,10 @@ def _what(run: Run) -> str:
     model, dataset = run.setting("model", "name"), run.setting("data", "dataset")
     num, at_once = run.summary["num_clients"], run.setting("clients", "concurrency")
     seed = "" if run.seed is None else f" (seed {run.seed})"
-    trained = f" trained {_named(model)}" if isinstance(model, str) else " trained a model"
+    trained = f" trained the model {model}" if isinstance(model, str) else " trained a model"
     on = f" on {dataset}" if isinstance(dataset, str) and not run.is_served else ""
     slots = f", at most {at_once} at a time" if isinstance(at_once, int) else ""
-    return f"{run.protocol}{seed}{trained}{on} over {count(num, 'client')}{slots}."
-
-
-def _named(model: str) -> str:
-    return f"the model {model}"
+    return f"{run.protocol}{seed}{trained}{on} over {how_many(num, 'client')}{slots}."
 
 
 def _ending(s: Mapping[str, Any], clock: str) -> str:
@@ -115,32 +92,33 @@ def _ending(s: Mapping[str, Any], clock: str) -> str:
     return f"It ended after {at}: {REASONS.get(s['reason'], s['reason'])}."
 
 
-def _quality(run: Run, target: float | None, metric: str) -> Iterator[str]:
-    s, name = run.summary, metric.replace("_", " ")
+def _quality(run: Run, goal: Goal) -> Iterator[str]:
+    metric, target = goal.metric, goal.target
+    s, name = run.summary, told(metric)
     final, best = s["final"].get(metric), s["best"].get(metric)
-    told = f"Its last {name} was {_number(final)}, its best {_number(best)}"
+    values = f"Its last {name} was {_number(final)}, its best {_number(best)}"
     if target is None:
-        yield f"{told}."
+        yield f"{values}."
         return
     time = run.time_to_target(target, metric)
     if time is not None:
-        yield f"It reached {name} {target:g} after {duration(time)}. {told}."
+        yield f"It reached {name} {target:g} after {duration(time)}. {values}."
     elif is_cut_short(run):
-        yield f"It had not reached {name} {target:g} by then. {told}."
+        yield f"It had not reached {name} {target:g} by then. {values}."
     else:
-        yield f"It did not reach {name} {target:g}. {told}."
+        yield f"It did not reach {name} {target:g}. {values}."
 
 
 def _updates(s: Mapping[str, Any]) -> str:
     if not s["num_updates"]:
-        return f"{count(s['num_started'], 'task').capitalize()} started, and no update arrived."
+        return f"{how_many(s['num_started'], 'task').capitalize()} started, and no update arrived."
     waiting = s["num_updates"] - s["num_aggregated"] - s["num_dropped"]
-    fates = [f"{s['num_aggregated']:,} went into {count(s['versions'], 'version')}"]
+    fates = [f"{s['num_aggregated']:,} went into {how_many(s['versions'], 'version')}"]
     if s["num_dropped"]:
         fates.append(f"{s['num_dropped']:,} {'was' if s['num_dropped'] == 1 else 'were'} dropped")
     if waiting > 0:
         fates.append(f"{waiting:,} {'waits' if waiting == 1 else 'wait'}")
-    return f"{count(s['num_updates'], 'update')} arrived: {listed(fates)}."
+    return f"{how_many(s['num_updates'], 'update')} arrived: {listed(fates)}."
 
 
 def _staleness(s: Mapping[str, Any], bound: float | None) -> str:
@@ -157,9 +135,8 @@ def _staleness(s: Mapping[str, Any], bound: float | None) -> str:
 
 def _trust(s: Mapping[str, Any]) -> str:
     distrusted, num = s["distrusted"], s["num_outliers"]
-    outliers = (
-        f"{count(num, 'update')} {_was(num)} taken for {'an outlier' if num == 1 else 'outliers'}"
-    )
+    what = "an outlier" if num == 1 else "outliers"
+    outliers = f"{how_many(num, 'update')} {_was(num)} taken for {what}"
     if not distrusted:
         return "No client was distrusted." if not num else f"{outliers}; no client was distrusted."
     whom = f"{'client' if len(distrusted) == 1 else 'clients'} {listed(distrusted)}"
@@ -169,7 +146,7 @@ def _trust(s: Mapping[str, Any]) -> str:
 def _trouble(s: Mapping[str, Any]) -> Iterator[str]:
     called_off = num_called_off(s)
     told = [
-        f"{count(num, noun)} {verb}"
+        f"{how_many(num, noun)} {verb}"
         for num, noun, verb in (
             (s["num_failed"], "task", "failed"),
             (called_off, "task", f"{_was(called_off)} called off by the protocol"),
@@ -177,14 +154,14 @@ def _trouble(s: Mapping[str, Any]) -> Iterator[str]:
         if num
     ]
     if s["num_left"]:
-        told.append(f"clients left {count(s['num_left'], 'time')}")
+        told.append(f"clients left {how_many(s['num_left'], 'time')}")
     if told:
         text = listed(told)
         yield f"{text[0].upper()}{text[1:]}."
     under_way = s["num_under_way"]
     if under_way:
         yield (
-            f"{count(under_way, 'task')} {_was(under_way)} under way when the run stopped, "
+            f"{how_many(under_way, 'task')} {_was(under_way)} under way when the run stopped, "
             "and came to nothing."
         )
 
@@ -202,21 +179,20 @@ def _seeds(seeds: Sequence[int | None]) -> str:
     return f"of seeds {known[0]} to {known[-1]}" if in_a_row else f"of seeds {listed(known)}"
 
 
-def _reached(row: Row, target: float, metric: str) -> str:
-    num, goal = len(row.seeds), f"{metric.replace('_', ' ')} {target:g}"
+def _reached(row: Row, aim: Goal) -> str:
+    num, goal = len(row.seeds), f"{told(aim.metric)} {aim.needed:g}"
     if row.reached == 0:
         of = "its only run" if num == 1 else f"any of its {num:,} runs"
         return f"{row.protocol} did not reach {goal} in {of}."
     if row.reached == num and row.time_to_target_s is not None:
         of = "its only run" if num == 1 else f"median of {num:,} runs"
         return f"{row.protocol} reached {goal} after {duration(row.time_to_target_s)} ({of})."
-    return f"{row.protocol} reached {goal} in {row.reached:,} of {num:,} runs" + (
-        "." if row.time_to_target_s is None else f", half of them by {_time(row)}."
+    by = (
+        ""
+        if row.time_to_target_s is None
+        else f", half of them by {duration(row.time_to_target_s)}"
     )
-
-
-def _time(row: Row) -> str:
-    return duration(row.time_to_target_s)
+    return f"{row.protocol} reached {goal} in {row.reached:,} of {num:,} runs{by}."
 
 
 def _speedup(reference: str, row: Row) -> str:
@@ -228,13 +204,11 @@ def _speedup(reference: str, row: Row) -> str:
     text = f"{reference} was {median} times as fast as {row.protocol}"
     if row.num_pairs == 1:
         return f"{text}, in one pair of runs: that may be chance."
-    if row.num_pairs < MIN_BOOTSTRAP:
-        low, high = row.speedup_min, row.speedup_max
-        spread = f"{_ends(low, high)} in {row.num_pairs} pairs, too few for an interval"
-    else:
-        low, high = row.speedup_low, row.speedup_high
-        spread = f"95 % interval {_ends(low, high)}, {row.num_pairs} pairs"
-    return f"{text} ({spread}){_verdict(low, high)}."
+    ends = _ends(*row.speedup_ends)
+    spread = f"{ends} in {row.num_pairs} pairs, too few for an interval"
+    if row.has_interval:
+        spread = f"95 % interval {ends}, {row.num_pairs} pairs"
+    return f"{text} ({spread}){_verdict(*row.speedup_ends)}."
 
 
 def _ends(low: float | None, high: float | None) -> str:

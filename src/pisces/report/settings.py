@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pisces.quantities import listed
 from pisces.record.reader import MAY_DIFFER, Run
 
+FOREMOST = ("data.dataset", "model.name")  # other worlds altogether
+MOST_KEYS = 3  # settings that are named
 MOST_SIDES = 8  # columns beside each other
 
 
@@ -44,8 +47,15 @@ def differences_of_world(runs: Sequence[Run]) -> tuple[Run, list[str]] | None:
         world = world_of(run)
         different = [key for key in {**first, **world} if first.get(key) != world.get(key)]
         if different:
-            return run, sorted(different)
+            return run, sorted(different, key=lambda key: (key not in FOREMOST, key))
     return None
+
+
+def apart(one: object, other: object, keys: Sequence[str]) -> str:
+    """That two runs differ in these settings; of many the first few are named."""
+    more = [f"{len(keys) - MOST_KEYS} more"] if len(keys) > MOST_KEYS else []
+    told = listed([*keys[:MOST_KEYS], *more])
+    return f"not the same world: {one} and {other} differ in {told}"
 
 
 def sides(runs: Sequence[Run]) -> list[Side]:

@@ -11,26 +11,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pisces.quantities import UNKNOWN, duration
 from pisces.record.reader import Run
 from pisces.report.compare import Row
 from pisces.report.estimate import MIN_BOOTSTRAP
+from pisces.report.goal import Goal
 
-UNKNOWN = "-"
 LONGEST_NAME = 9  # of a protocol in a heading, for the table to fit into 80 columns
 LONGEST_PIECE = 18  # of a protocol's name that is broken
 Room: TypeAlias = Literal["roomy", "tight", "broken"]  # broken: tight, and so are names
 ROOMS: tuple[Room, ...] = get_args(Room)
 
 
-def comparison_table(
-    rows: Sequence[Row],
-    *,
-    target: float | None = None,
-    metric: str = "accuracy",
-    width: int = 80,
-) -> Table:
+def comparison_table(rows: Sequence[Row], goal: Goal, *, width: int = 80) -> Table:
     """Protocols side by side; the first row is the reference of the speed-ups."""
-    goal = "target" if target is None else f"{target:g}"
     first = rows[0].protocol
     reference = first if len(first) <= LONGEST_NAME else "row 1"
     roomy = ("versions", "updates", "max\nstaleness")
@@ -41,10 +35,10 @@ def comparison_table(
         # Only a protocol's name may be folded: a number in two pieces is no number.
         table.add_column("protocol", overflow="fold")
         for heading in (
-            f"time to\n{goal}",
+            f"time to\n{goal.needed:g}",
             f"speed-up\nof {reference}",
             *(roomy if room == "roomy" else tight),
-            f"final\n{metric}",
+            f"final\n{goal.metric}",
             "wall\ntime",
         ):
             table.add_column(heading, justify="right", no_wrap=True)
@@ -78,37 +72,14 @@ def whole(name: str, room: Room, longest: int = LONGEST_PIECE) -> str:
     return "\n".join(textwrap.wrap(name, longest, break_long_words=False))
 
 
-def run_table(run: Run, *, target: float | None = None, metric: str = "accuracy") -> Table:
+def run_table(run: Run, goal: Goal) -> Table:
     """One run: what it came to, one fact per line."""
     table = Table(box=box.SIMPLE, show_header=False, title=escape(run.name), title_justify="left")
     table.add_column(style="dim")
     table.add_column(justify="right")
-    for label, value in _facts(run, target, metric):
+    for label, value in _facts(run, goal):
         table.add_row(label, value)
     return table
-
-
-def duration(seconds: float | None) -> str:
-    """A duration in few letters: 0.42 s, 7.5 s, 440 s, 2.8 h."""
-    if seconds is None:
-        return UNKNOWN
-    if seconds >= 1e4:
-        return f"{seconds / 3600:,.1f} h"
-    return f"{seconds:,.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
-
-
-def in_bytes(num: float | None) -> str:
-    """So many bytes: 812 B, 19.5 kB, 1.20 GB."""
-    if num is None:
-        return UNKNOWN
-    size, unit = float(num), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if size < 999.5:
-            break
-        size, unit = size / 1000, larger
-    if unit == "B" or size >= 99.95:
-        return f"{size:,.0f} {unit}"
-    return f"{size:.1f} {unit}" if size >= 9.995 else f"{size:.2f} {unit}"
 
 
 def speedup_text(row: Row) -> str:
@@ -125,10 +96,8 @@ def _spread(row: Row) -> str:
     pairs = "" if row.num_pairs == len(row.seeds) else f"\n{row.num_pairs} of {len(row.seeds)}"
     if row.num_pairs < 2:
         return pairs
-    ends = (row.speedup_low, row.speedup_high)
-    if row.num_pairs < MIN_BOOTSTRAP:
-        ends = (row.speedup_min, row.speedup_max)
-    return "\n" + "-".join("?" if end is None else f"{end:.2f}" for end in ends) + pairs
+    ends = ("?" if end is None else f"{end:.2f}" for end in row.speedup_ends)
+    return "\n" + "-".join(ends) + pairs
 
 
 def time_text(row: Row) -> str:
@@ -176,7 +145,7 @@ def _caption(rows: Sequence[Row]) -> str | None:
     return f"medians over seeds; below a speed-up: {spread}"
 
 
-def _facts(run: Run, target: float | None, metric: str) -> list[tuple[str, str]]:
+def _facts(run: Run, goal: Goal) -> list[tuple[str, str]]:
     s = run.summary
     facts = [
         ("ended", f"{s['reason'] or 'not finished'}, at {duration(s['at'])}"),
@@ -200,9 +169,9 @@ def _facts(run: Run, target: float | None, metric: str) -> list[tuple[str, str]]
         (f"{name}, final and best", f"{_number(s['final'][name])}, {_number(s['best'].get(name))}")
         for name in s["final"]
     ]
-    if target is not None:
-        time = run.time_to_target(target, metric)
-        label = f"time to {metric} {target:g}"
+    if goal.target is not None:
+        time = run.time_to_target(goal.target, goal.metric)
+        label = f"time to {goal.metric} {goal.target:g}"
         facts.append((label, "not reached" if time is None else duration(time)))
     if "trained_by" in s:  # not of a run that is not over
         facts.append(("trained by", s["trained_by"]))

@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pisces.quantities import how_many
 from pisces.record.reader import Run
 from pisces.report.compare import Row, is_cut_short
 
 SHARES = {1 / 2: "half", 1 / 3: "a third", 1 / 4: "a quarter", 1 / 5: "a fifth", 1 / 10: "a tenth"}
-
-
-def count(num: float, noun: str, plural: str | None = None) -> str:
-    """`1 run`, `2 runs`, `no runs`."""
-    word = noun if num == 1 else plural or f"{noun}s"
-    return f"{'no' if num == 0 else f'{num:,.0f}'} {word}"
 
 
 def what_was_learnt(runs: Sequence[Run]) -> str:
@@ -30,7 +25,7 @@ def what_was_learnt(runs: Sequence[Run]) -> str:
     parts = [_task(runs)]
     num = _same([run.summary["num_clients"] for run in runs])
     if num:
-        parts.append(count(num, "client"))
+        parts.append(how_many(num, "client"))
     at_once = _same([run.setting("clients", "concurrency") for run in runs])
     if isinstance(at_once, int):
         parts.append(f"{at_once:,} at a time")
@@ -69,7 +64,7 @@ def manners(row: Row, runs: Sequence[Run]) -> str:
         )
     nums = [len(s["distrusted"]) for s in own]
     least, most = min(nums, default=0), max(nums, default=0)
-    whom = count(most, "client") if least == most else f"{least:,} to {most:,} clients"
+    whom = how_many(most, "client") if least == most else f"{least:,} to {most:,} clients"
     each = " in each run" if least == most > 0 and len(nums) > 1 else ""
     return f"{row.protocol}: {stale}; {whom} {'was' if most == 1 else 'were'} distrusted{each}."
 
@@ -90,7 +85,7 @@ def share_of(share: float) -> str:
 def _found(num: int) -> str:
     if not num:
         return "none of them was distrusted"
-    told = f"{count(num, 'client')} {'was' if num == 1 else 'were'} distrusted"
+    told = f"{how_many(num, 'client')} {'was' if num == 1 else 'were'} distrusted"
     return f"{told}, and the log does not say which of these they are"
 
 

@@ -11,20 +11,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from pisces.report.band import BAND, MIDDLE
 from pisces.report.estimate import in_words
 from pisces.report.measures import MEASURES
-from pisces.report.paper import save
-from pisces.report.sheets import (
-    BAND,
-    MIDDLE,
+from pisces.report.printed.paper import save
+from pisces.report.printed.sheets import (
     MOST_SHADED,
-    Style,
     at_most_one,
     draw_curves,
     draw_dots,
     draw_target,
-    styles,
 )
+from pisces.report.styles import Style, styles
 from pisces.stop import lower_is_better
 from pisces.study.material import (
     Drawn,

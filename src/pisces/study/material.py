@@ -12,9 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from pisces.report.arrays import Floats
+from pisces.report.band import Curve
 from pisces.report.estimate import Estimate, estimate
-from pisces.report.paper import ALONE
-from pisces.report.sheets import Curve, Floats, Style, add_legend, sheet_of, styles_of, tidy
+from pisces.report.printed.paper import ALONE
+from pisces.report.printed.sheets import add_legend, sheet_of, tidy
+from pisces.report.styles import Style, styles_of
 from pisces.study.claims import by_seed
 from pisces.study.plan import Case, Study
 from pisces.study.records import Column, Record

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pisces.quantities import duration
 from pisces.report.estimate import MIN_BOOTSTRAP, estimate, in_words, times
 from pisces.report.measures import MEASURES
-from pisces.report.table import duration
 from pisces.study.claims import MIN_SEEDS, Judged, by_seed, judge, overall, paired, why
 from pisces.study.plan import FOLDER, Case, Study
 from pisces.study.records import Record

@@ -21,8 +21,9 @@ from pisces.explain import explain
 from pisces.record.reader import Run
 from pisces.record.summary import time_to_target
 from pisces.record.writer import replace_file
+from pisces.report.arrays import Floats
 from pisces.report.estimate import UNKNOWN, Ends
-from pisces.report.facts import Facts, Floats
+from pisces.report.facts import Facts
 from pisces.report.measures import MEASURES, measure_all
 from pisces.study.plan import Picture
 from pisces.study.runs import Planned

@@ -107,6 +107,18 @@ class UnspeakableError(Exception):
         raise TypeError
 
 
+def test_who_waits_for_one_is_told(
+    slow: Slow, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pisces.record.trackers.guarded.SILENCE_S", 0.05)
+    tracked = Tracked([slow, Notes()], patience_s=0.1)
+    tracked.begin(RUN)
+    tracked.close()
+    waits, given_up = warnings
+    assert waits == "waiting for trackers: slow (0.1 s at most)"
+    assert "tracker slow has not finished in time" in given_up
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [

@@ -107,3 +107,8 @@ def test_tables_become_flat() -> None:
 def test_of_the_distrusted_a_summary_tells_how_many() -> None:
     told = outcome({"distrusted": [3, 4], "final": {"accuracy": 0.5}, "target": None})
     assert told == {"final.accuracy": 0.5, "num_distrusted": 2}
+
+
+def test_a_metric_that_is_called_as_the_time_keeps_its_value() -> None:
+    line = {"kind": "evaluated", "at": 5.0, "version": 3, "seconds": 0.5}
+    assert points_of(line) == [Point(0, 3, 5.0, {"metric/seconds": 0.5}, is_evaluation=True)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ import pytest
 from trackedruns import OFTEN, killed, points_of, series_of, simulated
 
 import pisces
-from pisces.record.trackers.mlflow import MLflow
+from pisces.record.trackers.mlflow import MLflow, reach
 
 pytest.importorskip("mlflow")
 pytest.importorskip("alembic")  # MLflow makes its database with it
@@ -71,3 +74,26 @@ def test_it_says_nothing_to_its_makers() -> None:
 
     MLflow()
     assert is_telemetry_disabled()
+
+
+def test_a_server_that_is_not_there_is_told_of_at_once(tmp_path: Path, caplog: Any) -> None:
+    with socket.socket() as nobody:  # a port at which nobody answers
+        nobody.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        simulated(tmp_path / "r", trackers=[MLflow(uri)])
+    said = [record.getMessage() for record in caplog.records]
+    assert [f"cannot reach {uri}" in text for text in said] == [True]
+
+
+def test_a_server_that_wants_to_know_who_asks_is_there() -> None:
+    class Locked(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(401)
+
+        def log_message(self, *args: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Locked) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        reach(f"http://127.0.0.1:{server.server_port}/")
+        thread.join()

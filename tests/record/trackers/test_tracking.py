@@ -15,11 +15,12 @@ from configs import SMALL
 from trackedruns import Notes, points_of, simulated
 
 from pisces import tracking
-from pisces.cli import many
-from pisces.cli.left import left_in
 from pisces.cli.main import main
 from pisces.config import parse
 from pisces.errors import ConfigError, MissingPackageError
+from pisces.many.jobs import jobs_of
+from pisces.many.left import left_in
+from pisces.many.processes import make_run
 from pisces.record.trackers.base import Tracker
 from pisces.tables import Record
 
@@ -99,12 +100,12 @@ def test_on_the_command_line(pisces: Pisces) -> None:
 
 def test_a_comparison_tracks_every_run_and_may_go_on_without(tmp_path: Path) -> None:
     config = parse(SMALL, ['record.trackers=["csv"]'])
-    (job,) = many.jobs_of(config, ["fedbuff"], [1], tmp_path)
+    (job,) = jobs_of(config, ["fedbuff"], [1], tmp_path)
     before = signal.getsignal(signal.SIGINT)
-    many.make_run(job, 1)  # as in a worker
+    make_run(job, 1)  # as in a worker
     assert signal.getsignal(signal.SIGINT) is before
     assert (job.out / "metrics.csv").exists()
-    (without,) = many.jobs_of(parse(SMALL), ["fedbuff"], [1], tmp_path)
+    (without,) = jobs_of(parse(SMALL), ["fedbuff"], [1], tmp_path)
     with left_in(tmp_path, [without]) as left:
         assert left == []  # it is the same run, and done
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 from ledgers import CONFIG, HAND, ledger_of, line, write
 from runs import World, simulate
 
+import pisces
+from pisces import build, config
 from pisces.errors import ConfigError
 from pisces.record.lines import Line, encode
 from pisces.report.compare import compare
@@ -27,26 +31,35 @@ from pisces.report.figures import (
     curve,
     intervals,
     losses,
+    median_curves,
     staleness,
     timeline,
 )
 from pisces.report.figures.busy import spent
-from pisces.report.figures.figure import middle, thinned
+from pisces.report.figures.comparison import held
+from pisces.report.figures.figure import Trace, middle, thinned
+from pisces.report.figures.judging import judge_of
+from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
 
+HALF = Goal("accuracy", 0.5)
 OF_ONE: dict[str, Callable[[Ledger], Figure]] = {
-    "curve": curve,
+    "curve": lambda ledger: curve(ledger, Goal.watched([ledger])),
     "timeline": timeline,
     "outcomes": lambda ledger: timeline(ledger, colour="outcome"),
     "intervals": intervals,
     "contributors": contributors,
     "staleness": staleness,
     "losses": losses,
-    "compare-curves": lambda ledger: compare_curves([ledger]),
-    "compare-times": lambda ledger: compare_times([ledger], 0.5),
-    "compare-speedups": lambda ledger: compare_speedups([ledger], 0.5),
+    "compare-curves": lambda ledger: compare_curves([ledger], HALF),
+    "compare-times": lambda ledger: compare_times([ledger], HALF),
+    "compare-speedups": lambda ledger: compare_speedups([ledger], HALF),
 }
 MOST_POINTS = 10_000
+
+
+def by_name(figure: Figure) -> dict[str, Trace]:
+    return {trace["name"]: trace for trace in figure.data if "name" in trace}
 
 
 def num_points(figure: Figure) -> int:
@@ -55,10 +68,9 @@ def num_points(figure: Figure) -> int:
 
 def check(figure: Figure) -> None:
     """What holds for all of them."""
-    text = json.dumps([figure.data, figure.layout, dict(figure.columns)], allow_nan=False)
+    text = json.dumps([figure.data, figure.layout], allow_nan=False)
     assert "color" not in json.dumps(figure.layout.get("font", {}))
     assert not {"paper_bgcolor", "plot_bgcolor", "font"} & figure.layout.keys(), text
-    assert len({len(column) for column in figure.columns.values()}) <= 1
     assert figure.words.endswith(".")
     assert num_points(figure) <= MOST_POINTS
 
@@ -69,23 +81,22 @@ def test_all_of_them_by_hand_and_of_nothing(tmp_path: Path, name: str) -> None:
     nothing = OF_ONE[name](Ledger(tmp_path / "none"))
     check(nothing)
     assert not nothing.data
-    assert not nothing.columns
 
 
 def test_curve(tmp_path: Path) -> None:
-    figure = curve(ledger_of(tmp_path))
-    assert figure.columns == {"at": [0.0, 4.0, 9.0], "accuracy": [0.1, 0.4, 0.6]}
-    assert figure.data[0]["y"] == [0.1, 0.4, 0.6]
+    figure = curve(ledger_of(tmp_path), HALF)
+    assert (figure.data[0]["x"], figure.data[0]["y"]) == ([0.0, 4.0, 9.0], [0.1, 0.4, 0.6])
     assert (figure.data[1]["x"], figure.data[1]["y"]) == ([9.0], [0.5])  # the target was met
     assert figure.layout["shapes"][0]["y0"] == 0.5
     assert "the target 0.5 was reached after 9 s" in figure.words
-    other = curve(ledger_of(tmp_path), "loss")
-    assert other.columns["loss"] == [2.3, None]
+    other = curve(ledger_of(tmp_path), Goal("loss"))
+    assert other.data[0]["y"] == [2.3, None]
     assert "shapes" not in other.layout  # the target is one of accuracy
-    assert "not reached yet" in curve(ledger_of(tmp_path), target=0.9).words
+    assert "not reached yet" in curve(ledger_of(tmp_path), Goal("accuracy", 0.9)).words
     over = ledger_of(tmp_path, [*HAND, line("stopped", 12.0, reason="time")])
-    assert "the target 0.9 was not reached." in curve(over, target=0.9).words
-    assert "never evaluated" in curve(ledger_of(tmp_path), "beauty").words
+    assert "the target 0.9 was not reached." in curve(over, Goal("accuracy", 0.9)).words
+    assert "shapes" not in curve(over, Goal("accuracy")).layout  # who asks for none gets none
+    assert "never evaluated" in curve(ledger_of(tmp_path), Goal("beauty")).words
 
 
 def test_a_long_curve_keeps_its_extremes(tmp_path: Path) -> None:
@@ -96,11 +107,11 @@ def test_a_long_curve_keeps_its_extremes(tmp_path: Path) -> None:
         line("evaluated", float(n), version=n, accuracy=None if n % 97 == 0 else v)
         for n, v in enumerate(values.tolist())
     ]
-    figure = curve(ledger_of(tmp_path, lines))
+    figure = curve(ledger_of(tmp_path, lines), HALF)
     drawn = figure.data[0]["y"]
     assert len(drawn) < 2000
     assert {9.0, -9.0} <= set(drawn)
-    assert len(figure.columns["at"]) == 20_000
+    assert (figure.data[0]["x"][0], figure.data[0]["x"][-1]) == (0.0, 19_999.0)
     check(figure)
 
 
@@ -113,24 +124,30 @@ def test_thinned_keeps_ends_and_stays_in_order() -> None:
 
 def test_timeline_bars(tmp_path: Path) -> None:
     figure = timeline(ledger_of(tmp_path), colour="outcome")
-    assert figure.columns["client"] == [0, 1, 7, 1]
-    assert figure.columns["outcome"] == ["aggregated", "aggregated", "waiting", "failed"]
-    assert figure.columns["staleness"] == [0, 1, None, None]
-    bars = {trace["name"]: trace for trace in figure.data}
+    bars = by_name(figure)
+    assert list(bars) == ["waiting", "aggregated", "failed"]
+    assert (bars["aggregated"]["base"], bars["aggregated"]["x"]) == ([0.0, 0.0], [4.0, 6.0])
     assert (bars["failed"]["base"], bars["failed"]["x"]) == ([6.0], [4.0])
+    assert bars["aggregated"]["y"] == [0, 1]
     assert bars["waiting"]["y"] == [2]  # the third row is client 7
+    assert bars["failed"]["y"] == [1]
+    assert "staleness 1" in bars["aggregated"]["hovertext"][1]
+    assert "staleness" not in bars["failed"]["hovertext"][0]
     assert figure.layout["yaxis"]["ticktext"] == ["0", "1", "7"]
-    by_staleness = timeline(ledger_of(tmp_path))
-    assert next(t for t in by_staleness.data if t["name"] == "aggregated")["marker"]["color"] == [
-        *(0, 1)
-    ]
+    by_staleness = by_name(timeline(ledger_of(tmp_path)))
+    assert by_staleness["aggregated"]["marker"]["color"] == [0, 1]
+
+
+def tasks_in(figure: Figure) -> list[int]:
+    told = [text for trace in figure.data for text in trace["hovertext"]]
+    return sorted(int(re.findall(r"task (\d+)", text)[0]) for text in told)
 
 
 def test_timeline_zooms_and_pages(tmp_path: Path) -> None:
     ledger = ledger_of(tmp_path)
-    assert timeline(ledger, since=6.5, until=8.0).columns["task"] == [2, 3]
-    assert timeline(ledger, first=1, num=1).columns["task"] == [1, 3]
-    assert timeline(ledger, since=20.0, until=30.0).columns["task"] == []
+    assert tasks_in(timeline(ledger, since=6.5, until=8.0)) == [2, 3]
+    assert tasks_in(timeline(ledger, first=1, num=1)) == [1, 3]
+    assert tasks_in(timeline(ledger, since=20.0, until=30.0)) == []
     with pytest.raises(ConfigError, match="staleness or outcome"):
         timeline(ledger, colour="beauty")  # type: ignore[arg-type]
 
@@ -149,16 +166,26 @@ def test_a_timeline_of_too_many_tasks_is_shaded(tmp_path: Path) -> None:
     busy = timeline(ledger, colour="outcome")
     assert busy.data[0]["type"] == "heatmap"
     assert busy.data[0]["colorbar"]["ticktext"] == ["aggregated"]
-    assert set(busy.columns["commonest_outcome"]) == {"aggregated"}
-    shares = np.array(busy.columns["busy_share"]).reshape(2, 90)
-    # A piece of 2000 / 90 s may hold half a task of client 0 more or less.
-    np.testing.assert_allclose(shares[0], 0.5, atol=0.02)
-    np.testing.assert_allclose(shares[1], 1.0, atol=1e-9)
+    assert busy.data[0]["text"] == [["aggregated"] * 90] * 2
+    # Pieces of 2000 / 90 s begin at 0, and the middle of each is where it is drawn.
+    np.testing.assert_allclose(busy.data[0]["x"], (np.arange(90) + 0.5) * 2000 / 90)
+    # Client 0 works for half of each second, 11.11 s of a piece, client 1 for all of it, 22.22 s; a
+    # piece may hold half a task of client 0 more or less.
+    starts, edges = np.arange(2000.0), np.linspace(0.0, 2000.0, 91)
+    half, whole = (spent(edges, starts, starts + s, np.ones(2000)) for s in (0.5, 1.0))
+    np.testing.assert_allclose(half, 0.5 * 2000 / 90, atol=0.5)
+    np.testing.assert_allclose(whole, 2000 / 90)
     stale = np.array(timeline(ledger).data[0]["z"])
     np.testing.assert_allclose(stale, [[0.0] * 90, [3.0] * 90], atol=1e-6)
     assert "zoom in" in busy.words
     check(busy)
     assert timeline(ledger, until=100.0).data[0]["type"] == "bar"
+    # Of 4000 tasks too many are client 0's alone; in half of the time its 1000 can be drawn.
+    assert timeline(ledger, or_fewer=(1,)).data[0]["type"] == "heatmap"
+    assert timeline(ledger, or_fewer=(1,)).layout["yaxis"]["ticktext"] == ["0", "1"]
+    some = timeline(ledger, until=1000.0, or_fewer=(1,))
+    assert {trace["type"] for trace in some.data} == {"bar"}
+    assert some.layout["yaxis"]["ticktext"] == ["0"]
 
 
 def test_who_worked_in_vain_is_seen_in_a_shaded_timeline(tmp_path: Path) -> None:
@@ -202,7 +229,10 @@ def test_who_worked_in_vain_is_seen_in_a_shaded_timeline(tmp_path: Path) -> None
 def test_a_timeline_says_whose_tasks_it_shows(tmp_path: Path) -> None:
     ledger = ledger_of(tmp_path)
     assert "4 tasks of the 3 clients that ever worked" in timeline(ledger).words
-    assert "of clients 2 to 3 of the 3 that ever worked" in timeline(ledger, first=1).words
+    some = timeline(ledger, first=1).words
+    assert "of 2 of the 3 clients that ever worked, after the first, from" in some
+    some = timeline(ledger, num=2).words
+    assert "of the first 2 of the 3 clients that ever worked, from" in some
     assert "1 waiting; 1 failed" in timeline(ledger).words
 
 
@@ -235,13 +265,11 @@ def test_time_spent_in_pieces() -> None:
 
 def test_intervals(tmp_path: Path) -> None:
     figure = intervals(ledger_of(tmp_path))
-    assert figure.columns == {
-        "version": [1, 2],
-        "at": [4.0, 6.0],
-        "interval_s": [4.0, 2.0],
-        "limit_s": [2.0, 2.0],
-    }
-    assert [trace["name"] for trace in figure.data] == ["interval", "the pacer's limit"]
+    dots, limit = figure.data
+    assert dots["customdata"] == [1, 2]  # versions
+    assert (dots["x"], dots["y"]) == ([4.0, 6.0], [4.0, 2.0])
+    assert (limit["x"], limit["y"]) == ([4.0, 6.0], [2.0, 2.0])
+    assert (dots["name"], limit["name"]) == ("interval", "the pacer's limit")
     plain = [{k: v for k, v in own.items() if k != "pace"} for own in HAND]
     figure = intervals(ledger_of(tmp_path, plain))
     assert len(figure.data) == 1
@@ -250,22 +278,24 @@ def test_intervals(tmp_path: Path) -> None:
 
 def test_contributors(tmp_path: Path) -> None:
     figure = contributors(ledger_of(tmp_path))
-    assert figure.columns["updates"] == [1.0, 1.0]
-    assert figure.columns["weight_median"] == [1.0, 0.5]
+    bars, low, high, median = figure.data
+    assert (bars["x"], bars["y"]) == ([1, 2], [1.0, 1.0])
+    assert low["y"] == high["y"] == median["y"] == [1.0, 0.5]
+    assert figure.words.startswith("1 update makes a version on average, 1 at most")
     lines = [
         line("aggregated", n + 1.0, version=n + 1, tasks=[], staleness=[0, 0], weights=[0.2, None])
         for n in range(1000)
     ]
     figure = contributors(ledger_of(tmp_path, lines))
     assert "each bar is 7 versions" in figure.words  # 1000 versions in 150 bars at most
-    assert set(figure.columns["updates"]) == {2.0}
-    assert set(figure.columns["weight_max"]) == {0.2}
+    bars, _, high, _ = figure.data
+    assert (len(bars["x"]), set(bars["y"]), set(high["y"])) == (143, {2.0}, {0.2})
 
 
 def test_staleness(tmp_path: Path) -> None:
     figure = staleness(ledger_of(tmp_path))
-    assert figure.columns == {"staleness": [0, 1], "updates": [1, 1]}
-    assert figure.data[0]["y"] == [50.0, 50.0]
+    (bars,) = figure.data
+    assert (bars["x"], bars["y"], bars["customdata"]) == ([0, 1], [50.0, 50.0], [1.0, 1.0])
     assert figure.layout["shapes"][0]["x0"] == 2.0
     assert "none beyond the bound 2" in figure.words
     assert figure.layout["xaxis"]["dtick"] == 1
@@ -273,16 +303,17 @@ def test_staleness(tmp_path: Path) -> None:
     figure = staleness(ledger_of(tmp_path, [*HAND, far]))
     assert "1 beyond the bound 2" in figure.words
     check(figure)
+    at_it = line("aggregated", 20.0, version=3, tasks=[], staleness=[2], weights=[])
+    assert "none beyond the bound 2" in staleness(ledger_of(tmp_path / "2", [*HAND, at_it])).words
 
 
 def test_losses_and_credits(tmp_path: Path) -> None:
     figure = losses(ledger_of(tmp_path))
-    assert figure.columns["loss"] == [2.0, 3.0, 9.0]
-    assert figure.columns["is_outlier"] == [0, 0, 1]
-    assert figure.columns["credits_left"] == [None, None, 4]
-    by_name = {trace["name"]: trace for trace in figure.data}
-    assert by_name["outlier"]["y"] == [9.0]
-    assert by_name["credits left"]["y"] == [4]
+    told = {name: (dots["x"], dots["y"]) for name, dots in by_name(figure).items()}
+    assert told["believed"] == ([0, 0], [2.0, 3.0])  # by the version they were trained from
+    assert told["outlier"] == ([1], [9.0])
+    assert told["credits left"] == ([1], [4])
+    assert by_name(figure)["outlier"]["customdata"] == [7]  # whose it is
     assert "no judge by clusters" in figure.words
     usual = [own for own in HAND if own["kind"] != "outlier"]
     assert "judge" not in losses(ledger_of(tmp_path / "usual", usual)).words
@@ -292,6 +323,74 @@ CLUSTERS = [
     '[judge]\npolicy = "clusters"\noutlier_window = 0\nradius = 0.5\n',
     "[protocols.pisces]\noutlier_window = 0\n",
 ]
+# As runs have them, spelled out; and a judge of another kind, or none.
+JUDGED = [
+    'protocol = "pisces-paper"',
+    'protocol = "pisces-paper"\n[protocols.pisces-paper]\noutlier_window = 2',
+    'protocol = "pisces"\n[protocols.pisces]\nguard = "clusters"',
+    'protocol = "pisces-artifact"\n[protocols.pisces-artifact]\nguard = true',
+    'protocol = "fedavg"\n[judge]\npolicy = "clusters"\nradius = 0.2',
+]
+NOT_JUDGED = [
+    'protocol = "pisces"',
+    'protocol = "pisces-artifact"',
+    'protocol = "pisces-paper"\n[judge]\npolicy = "learning"',
+    'protocol = "fedavg"',
+]
+
+
+def spelled_out(text: str) -> tuple[str, Any]:
+    """As a run's folder has it, and the judge that the run has."""
+    found = config.check(tomllib.loads(f"{text}\n[clients]\nconcurrency = 6"))
+    return config.to_toml(build.resolved(found)), build.policies_of(found).judge
+
+
+@pytest.mark.parametrize("told", JUDGED)
+def test_clusters_are_drawn_as_the_run_s_own_judge_sees_them(tmp_path: Path, told: str) -> None:
+    text, own = spelled_out(told)
+    found = judge_of(ledger_of(tmp_path, HAND, text))
+    assert found is not None
+    rng = np.random.default_rng(1)
+    records = [(int(rng.integers(0, 12)), float(rng.gamma(2.0))) for _ in range(200)]
+    seen = [own.clusters_of(records, version) for version in range(12)]
+    assert any(seen)
+    assert [found.clusters_of(records, version) for version in range(12)] == seen
+
+
+@pytest.mark.parametrize("told", NOT_JUDGED)
+def test_who_is_not_judged_by_clusters_has_none(tmp_path: Path, told: str) -> None:
+    assert judge_of(ledger_of(tmp_path, HAND, spelled_out(told)[0])) is None
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        *('radius = "far"', "radius = -1.0", "beauty = 1"),
+        *(f"outlier_window = {window}" for window in ("1.5", "inf", "1_000_000_000_000")),
+    ],
+)
+def test_of_a_judge_that_cannot_be_the_figure_says_so(tmp_path: Path, table: str) -> None:
+    text = f'[clients]\nconcurrency = 4\n[judge]\npolicy = "clusters"\n{table}'
+    figure = losses(ledger_of(tmp_path, HAND, text))
+    assert "settings of the judge cannot be used" in figure.words
+    check(figure)
+
+
+def test_losses_that_are_too_many_to_draw_are_said_to_be_a_part(tmp_path: Path) -> None:
+    def many(num: int, odd: int) -> str:
+        lines: list[Line] = []
+        for task in range(num):
+            told = {"task": task, "client": 0, "version": 0}
+            lines.append(line("started", 0.0, **told))
+            lines.append(line("arrived", 1.0, **told, num_examples=1, loss=1.0 + task))
+            if task < odd:
+                lines.append(line("outlier", 1.0, client=0, task=task))
+        return losses(ledger_of(tmp_path / f"{num}-{odd}", lines)).words
+
+    assert "drawn" not in many(400, 0)
+    assert "drawn" not in many(700, 300)
+    assert "401 losses, a part of them drawn" in many(401, 0)
+    assert "301 outliers, the latest 300 of them drawn" in many(301, 301)
 
 
 @pytest.mark.parametrize("judge", CLUSTERS)
@@ -306,10 +405,38 @@ def test_losses_with_the_clusters_that_dbscan_saw(tmp_path: Path, judge: str) ->
     figure = losses(ledger_of(tmp_path, lines, config))
     band = next(trace for trace in figure.data if "DBSCAN" in trace["name"])
     low, high, _ = band["y"]
-    assert 0 < low < 1.0
+    assert low < 1.0
     assert 1.9 < high < 8.0
     assert len(band["y"]) == 3
     assert "clusters of 1 version" in figure.words
+
+
+def test_a_cluster_reaches_below_zero_but_on_a_logarithmic_axis(tmp_path: Path) -> None:
+    config = '[clients]\nconcurrency = 4\n[judge]\npolicy = "clusters"\nradius = 3.0'
+
+    def drawn(name: str, *furthest: float) -> Figure:
+        lines: list[Line] = []
+        for task, loss in enumerate((1.0, 1.1, 1.2, 1.3, *furthest)):
+            told = {"task": task, "client": task, "version": 0}
+            lines.append(line("started", 0.0, **told))
+            lines.append(line("arrived", 1.0, **told, num_examples=1, loss=loss))
+        return losses(ledger_of(tmp_path / name, lines, config))
+
+    linear, logarithmic = drawn("near"), drawn("far", 1e5)
+    assert linear.data[0]["y"][:2] == [-2.0, 4.3]
+    assert logarithmic.data[0]["y"][:2] == [1.0, 4.3]  # to the least loss
+    assert logarithmic.layout["yaxis"]["exponentformat"] == "power"  # not 100µ
+
+
+@pytest.mark.parametrize("radius", ["inf", "1e308"])
+def test_a_cluster_without_end_is_a_figure(tmp_path: Path, radius: str) -> None:
+    lines: list[Line] = []
+    for task in range(9):
+        told = {"task": task, "client": task, "version": 0}
+        lines.append(line("started", 0.0, **told))
+        lines.append(line("arrived", 1.0, **told, num_examples=1, loss=1.0 + task))
+    judge = f'[judge]\npolicy = "clusters"\nradius = {radius}'
+    check(bounded(losses(ledger_of(tmp_path, lines, "[clients]\nconcurrency = 4\n" + judge))))
 
 
 @pytest.mark.filterwarnings("error")
@@ -360,51 +487,104 @@ def runs_of(tmp_path: Path) -> list[Ledger]:
 
 def test_comparisons_by_hand(tmp_path: Path) -> None:
     ledgers = runs_of(tmp_path)
-    figure = compare_curves(ledgers, 0.5)
+    figure = compare_curves(ledgers, HALF)
     assert [trace["showlegend"] for trace in figure.data] == [True, False, True, False]
     assert "pisces: accuracy 0.6, 2 of 2 at the target 0.5" in figure.words
     check(figure)
-    figure = compare_times(ledgers, 0.5)
-    assert figure.columns["time_to_target_s"] == [10.0, 20.0, 30.0, None]
-    assert figure.data[0]["x"] == [15.0]
+    figure = compare_times(ledgers, HALF)
+    bar, dots, beyond, others = figure.data
+    assert (bar["x"], dots["x"]) == ([15.0], [10.0, 20.0])
+    # Half of its runs never get there: where they ended, 100 s, is all there is to draw.
+    assert (beyond["x"], others["x"]) == ([100.0], [30.0, 100.0])
+    assert others["marker"]["symbol"] == ["circle", "triangle-right-open"]
     assert "fedbuff: reached by 1 of 2" in figure.words
     check(figure)
     # 30 / 10 = 3 with seed 1, and more than 100 / 20 = 5 with seed 2: at least 4 in the median.
-    figure = compare_speedups(ledgers, 0.5)
-    assert figure.columns["speedup"] == [4.0]
-    assert figure.columns["bound"] == [">="]
+    figure = compare_speedups(ledgers, HALF)
+    (dot,) = figure.data
+    assert (dot["x"], dot["marker"]["symbol"]) == ([4.0], "triangle-right")
     assert "pisces over fedbuff: >= 4.00x" in figure.words
     check(figure)
+
+
+def test_a_run_without_the_target_is_drawn_where_it_ended_itself(tmp_path: Path) -> None:
+    ledgers = []
+    for seed, end in ((1, 50.0), (2, 80.0)):
+        lines = [line("evaluated", 0.0, version=0, accuracy=0.1), line("stopped", end, reason="x")]
+        ledgers.append(ledger_of(tmp_path / str(seed), lines, f'protocol="a"\nseed={seed}'))
+    bar, dots = compare_times(ledgers, HALF).data
+    assert (bar["x"], dots["x"]) == ([80.0], [50.0, 80.0])
+
+
+def test_locks_are_taken_in_one_order(tmp_path: Path) -> None:
+    ledgers, taken = [Ledger(tmp_path / name) for name in "abcd"], []
+
+    class Lock:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __enter__(self) -> None:
+            taken.append(self.number)
+
+        def __exit__(self, *_: object) -> None: ...
+
+    for number, ledger in enumerate(ledgers):
+        ledger.lock = Lock(number)  # type: ignore[assignment]
+    for order in (ledgers, ledgers[::-1]):
+        with held(order):
+            pass
+    assert taken[:4] == taken[4:]
+
+
+def test_medians_of_many_curves_by_hand(tmp_path: Path) -> None:
+    figure = median_curves(runs_of(tmp_path), HALF)
+    # pisces comes to 0.6 at 10 s and at 20 s: from 10 to 20 s the median is that of 0.1 and 0.6.
+    # fedbuff comes to 0.6 at 30 s, or never: it is drawn as long as half of its runs go on.
+    times = [[0.0, 10.0, 20.0]] * 3 + [[0.0, 30.0]] * 3
+    assert [trace["x"] for trace in figure.data] == times
+    low, high, median, *others = (trace["y"] for trace in figure.data)
+    assert (low, high) == ([0.1, 0.1, 0.6], [0.1, 0.6, 0.6])
+    assert median == pytest.approx([0.1, 0.35, 0.6])
+    low, high, median = others
+    assert (low, high) == ([0.1, 0.1], [0.1, 0.6])
+    assert median == pytest.approx([0.1, 0.35])
+    assert [trace.get("name") for trace in figure.data[2::3]] == ["pisces", "fedbuff"]
+    assert figure.layout["shapes"][0]["y0"] == 0.5
+    check(figure)
+    assert "No run was evaluated yet." in median_curves([ledger_of(tmp_path, [])], HALF).words
+    assert "choose some" in median_curves([], HALF).words
 
 
 def test_speedups_are_those_of_the_comparison(tmp_path: Path) -> None:
     ledgers = runs_of(tmp_path)
     rows = compare([ledger.run for ledger in ledgers], 0.5)
-    figure = compare_speedups(ledgers, 0.5)
-    assert figure.columns["speedup"] == [row.speedup for row in rows[1:]]
-    assert figure.columns["pairs"] == [row.num_pairs for row in rows[1:]]
-    assert figure.columns["low"] == [row.speedup_min for row in rows[1:]]
+    (dot,), (row,) = compare_speedups(ledgers, HALF).data, rows[1:]
+    assert row.speedup is not None
+    assert row.speedup_min is not None
+    assert dot["x"] == [row.speedup]
+    assert dot["error_x"]["arrayminus"] == [row.speedup - row.speedup_min]
+    assert f"{row.num_pairs} pairs" in dot["hovertemplate"]
 
 
 def test_comparisons_that_cannot_be_made_say_why(tmp_path: Path) -> None:
     ledgers = runs_of(tmp_path)
-    assert "No target" in compare_times(ledgers).words
-    assert "two protocols" in compare_speedups(ledgers[:2], 0.5).words
+    assert "no target that these runs share" in compare_times(ledgers, Goal("accuracy")).words
+    assert "two protocols" in compare_speedups(ledgers[:2], HALF).words
     (tmp_path / "again").mkdir()
     for name in ("events.jsonl", "config.toml"):
         (tmp_path / "again" / name).write_bytes((ledgers[0].path / name).read_bytes())
     again = Ledger(tmp_path / "again")
     again.read()
-    assert "one run per seed" in compare_speedups([*ledgers, again], 0.5).words
+    assert "one run per seed" in compare_speedups([*ledgers, again], HALF).words
 
 
 def test_costs(tmp_path: Path) -> None:
     ledger = ledger_of(tmp_path)
-    (row,) = costs([ledger])
-    assert (row["updates"], row["tasks"], row["aggregated"], row["wasted"]) == (3, 4, 2, 2)
-    assert (row["samples"], row["bytes"], row["wall_s"]) == (30, None, None)
+    (cost,) = costs([ledger])
+    assert (cost.updates, cost.tasks, cost.aggregated, cost.wasted) == (3, 4, 2, 2)
+    assert (cost.samples, cost.bytes, cost.wall_s) == (30, None, None)
     (tmp_path / "model.safetensors").write_bytes(b"x" * 100)
-    assert costs([ledger])[0]["bytes"] == 700  # 4 models there and 3 back
+    assert costs([ledger])[0].bytes == 700  # 4 models there and 3 back
 
 
 def test_whole_runs_of_any_protocol_can_be_drawn(tmp_path: Path) -> None:
@@ -415,9 +595,9 @@ def test_whole_runs_of_any_protocol_can_be_drawn(tmp_path: Path) -> None:
         ledgers.append(ledger_of(tmp_path / protocol, lines, f'protocol = "{protocol}"\nseed = 1'))
         for draw in OF_ONE.values():
             check(draw(ledgers[-1]))
-    several: list[Callable[..., Any]] = [compare_curves, compare_times, compare_speedups]
-    for draw in several:
-        check(draw(ledgers, target=0.005))
+    several: list[Callable[..., Any]] = [compare_curves, median_curves]
+    for draw in [*several, compare_times, compare_speedups]:
+        check(draw(ledgers, Goal.watched(ledgers, target=0.005)))
 
 
 def test_half_a_log_can_be_drawn(tmp_path: Path) -> None:
@@ -459,12 +639,11 @@ def all_numbers(value: Any) -> list[float]:
 def test_what_is_too_large_is_not_drawn_and_told(tmp_path: Path, value: float) -> None:
     config = CONFIG.replace("target = 0.5", "target = 1.75e308")  # which is not reached
     ledger = ledger_of(tmp_path, with_large(value), config)
-    whole = curve(ledger)
+    whole = curve(ledger, Goal.watched([ledger]))
     figure = bounded(whole)
     assert max(all_numbers(whole.data)) == abs(value)
     assert max(all_numbers([figure.data, figure.layout])) <= 1e100
     assert figure.words == f"{whole.words} 1 number beyond 1e+100 cannot be drawn."
-    assert list(figure.columns["accuracy"]) == [0.1, 0.4, value]
     assert figure.data[0]["y"] == [0.1, 0.4, None]
     assert not figure.layout["shapes"], "a target out of sight"
     for make in (timeline, intervals, contributors, staleness, losses):
@@ -480,8 +659,28 @@ def test_axes_of_large_numbers_have_no_superscripts(
     tmp_path: Path, value: float, is_told: bool
 ) -> None:
     lines = [{**own, "accuracy": value} if own["kind"] == "evaluated" else own for own in HAND]
-    whole = curve(ledger_of(tmp_path, lines))
+    whole = curve(ledger_of(tmp_path, lines), HALF)
     figure = bounded(whole)
     assert (figure.layout["yaxis"].get("exponentformat") == "e") is is_told
     assert "exponentformat" not in figure.layout["xaxis"]
     assert (figure.words, figure.data) == (whole.words, whole.data)
+
+
+# --- colours --------------------------------------------------------------------------------------
+
+
+def test_reports_and_the_live_page_are_light_in_the_dark_alike() -> None:
+    source = Path(pisces.__file__).parent
+    files = (source / "report" / "page.js", source / "dashboard" / "static" / "figure.js")
+    tables = [re.findall(r'"(#[0-9A-F]{6})": "(#[0-9A-F]{6})"', file.read_text()) for file in files]
+    assert tables[0] == tables[1]
+    assert "#0072B2" in dict(tables[0])
+
+
+def test_a_run_that_ended_as_it_began_has_no_axis_of_nothing(tmp_path: Path) -> None:
+    lines = [
+        line("joined", 0.0, client=0, num_examples=10),
+        line("started", 0.0, task=0, client=0, version=0),
+    ]
+    figure = timeline(ledger_of(tmp_path, [*lines, line("stopped", 0.0, reason="interrupted")]))
+    assert "range" not in figure.layout["xaxis"]

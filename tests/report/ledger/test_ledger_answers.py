@@ -13,8 +13,10 @@ from ledgers import CONFIG, HAND, append, arrived, ledger_of, line, picked, writ
 from runs import World, simulate
 
 from pisces.errors import ConfigError, RunError
+from pisces.record.lines import Line
 from pisces.report.ledger import Ledger, client_rows, client_story, overview
-from pisces.report.ledger.pace import LOCKS, is_locked
+from pisces.report.ledger.wall import CHECKPOINTS, LOCKS, is_locked
+from pisces.types import AT_THE_END, CALLED_OFF
 
 
 class Clock:
@@ -32,7 +34,6 @@ def test_overview_by_hand(tmp_path: Path) -> None:
     assert (found.name, found.protocol, found.seed) == ("pisces (seed 3)", "pisces", 3)
     assert (found.at, found.version, found.num_lines) == (11.0, 2, len(HAND))
     assert (found.metric, found.value, found.best) == ("accuracy", 0.6, 0.6)
-    assert found.metrics == {"accuracy": 0.6, "loss": None}
     assert (found.target, found.time_to_target_s) == (0.5, 9.0)
     # 0 is gone, 1 has failed and is free, the update of 7 waits.
     assert (found.num_clients, found.num_running, found.num_idle) == (3, 0, 1)
@@ -45,6 +46,49 @@ def test_overview_by_hand(tmp_path: Path) -> None:
     assert found.updates_per_s == 0.0  # none since 9.9
     assert (found.share_done, found.limit) == (0.11, "time")
     assert (found.clock, found.has_decisions) == ("virtual", True)
+
+
+def test_what_became_of_tasks_adds_up(tmp_path: Path) -> None:
+    def task(number: int, client: int) -> Line:
+        return line("started", 12.0, task=number, client=client, version=2)
+
+    ends = [
+        line("failed", 13.0, task=4, client=1, reason=f"{CALLED_OFF}: enough"),
+        line("left", 13.0, task=5, client=0, reason="went"),
+        line("failed", 14.0, task=6, client=1, reason=AT_THE_END),
+        line("failed", 14.0, task=7, client=1, reason=AT_THE_END),
+        line("dropped", 14.0, task=2, reason="too late"),
+    ]
+    back = line("joined", 12.0, client=0, num_examples=10)
+    starts = [task(4, 1), task(5, 0), task(6, 1), task(7, 1), task(8, 1)]
+    ledger = ledger_of(tmp_path, [*HAND, back, *starts, *ends])
+    found = overview(ledger)
+    assert (found.num_started, found.num_updates, found.num_dropped) == (9, 3, 1)
+    assert (found.num_failed, found.num_called_off, found.num_under_way) == (1, 1, 2)
+    assert (found.num_lost, found.num_left, found.num_running) == (1, 2, 1)
+    came_to = found.num_updates + found.num_failed + found.num_called_off + found.num_under_way
+    assert came_to + found.num_lost + found.num_running == found.num_started
+    story = client_story(ledger, 1)
+    assert {name: num for name, num in story.outcomes.items() if num} == {
+        "running": 1,
+        "aggregated": 1,
+        "failed": 1,
+        "called off": 1,
+        "cut off": 2,
+    }
+    assert sum(story.outcomes.values()) == story.num_tasks == story.facts.picks
+    assert story.facts.failures == 1, "who was called off has not failed"
+
+
+def test_who_is_new_is_free_too(tmp_path: Path) -> None:
+    more = [line("joined", 11.0, client=client, num_examples=1) for client in (8, 9)]
+    found = overview(ledger_of(tmp_path, [*HAND, *more]))
+    assert (found.num_clients, found.num_worked, found.num_idle) == (5, 3, 3)
+
+
+def test_throughput_is_of_the_last_tenth_from_its_first_instant_on(tmp_path: Path) -> None:
+    found = overview(ledger_of(tmp_path, HAND[:-1]))
+    assert (found.at, found.updates_per_s) == (10.0, 1.0)  # the one at 9 s
 
 
 def test_staleness_now_is_of_those_whose_version_is_known(tmp_path: Path) -> None:
@@ -89,6 +133,9 @@ def test_the_target_of_a_run_made_in_python_stands_in_its_summary(tmp_path: Path
     (tmp_path / "summary.json").write_text(json.dumps({"target": 0.5}))
     found = overview(ledger)
     assert (found.target, found.time_to_target_s, found.is_target_known) == (0.5, 9.0, True)
+    (tmp_path / "summary.json").write_text(json.dumps({"target": 2.0, "metric": "loss"}))
+    found = overview(ledger)  # of which 0.1 accuracy is no part
+    assert (found.metric, found.value, found.target) == ("loss", None, 2.0)
     (tmp_path / "summary.json").write_text(json.dumps({"target": None}))
     assert (overview(ledger).target, overview(ledger).is_target_known) == (None, True)
     config = CONFIG.replace("target = 0.5\n", "")
@@ -99,6 +146,47 @@ def test_the_target_of_a_run_made_in_python_stands_in_its_summary(tmp_path: Path
 def test_a_config_that_cannot_be_read_hides_nothing_else(tmp_path: Path) -> None:
     found = overview(ledger_of(tmp_path / "odd", HAND, "this is = not [toml"))
     assert (found.name, found.version, found.target) == ("odd", 2, None)
+
+
+def test_a_damaged_log_that_nobody_goes_on_with_is_neither_running_nor_silent(
+    tmp_path: Path,
+) -> None:
+    def state() -> str:
+        ledger = Ledger(tmp_path)
+        ledger.read()
+        assert ledger.problem is not None
+        return overview(ledger).state
+
+    write(tmp_path, HAND)
+    log = tmp_path / "events.jsonl"
+    with log.open("ab") as file:
+        file.write(b"{garbage}\n" * 2)
+    assert state() == "running"  # it was written just now
+    os.utime(log, (time.time() - 3600,) * 2)
+    assert state() == "damaged"
+    os.utime(log)
+    (tmp_path / "summary.json").write_text("{}")
+    assert state() == "damaged", "it has come to an end"
+    with log.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert state() == ("running" if LOCKS.exists() else "damaged")  # it was resumed
+    write(tmp_path, [*HAND, line("stopped", 12.0, reason="time")])
+    with log.open("ab") as file:
+        file.write(b"{garbage}\n" * 2)
+    assert state() == "finished"
+
+
+def test_a_sampled_log_is_not_damaged_and_its_run_not_about_to_begin(tmp_path: Path) -> None:
+    ledger = Ledger(write(tmp_path, [line("sampled", 0.0, share=0.3), *HAND]))
+    ledger.read()
+    assert (ledger.is_sampled, ledger.is_damaged) == (True, False)
+    found = overview(ledger)
+    assert found.state == "sampled"
+    assert found.problem is not None
+    assert "some clients only" in found.problem
+    write(tmp_path, HAND)  # another run in its place
+    ledger.read()
+    assert (ledger.is_sampled, overview(ledger).state) == (False, "running")
 
 
 def test_a_run_is_running_finished_interrupted_or_silent(tmp_path: Path) -> None:
@@ -114,6 +202,14 @@ def test_a_run_is_running_finished_interrupted_or_silent(tmp_path: Path) -> None
     ledger.read()
     found = overview(ledger)
     assert (found.state, found.reason, found.left_s, found.share_done) == ("finished", "time", 0, 1)
+
+
+def test_a_run_without_a_line_is_about_to_begin_or_was_left(tmp_path: Path) -> None:
+    ledger = ledger_of(tmp_path, [])
+    assert overview(ledger).state == "empty"
+    os.utime(tmp_path / "events.jsonl", (time.time() - 61.0,) * 2)
+    ledger.read()
+    assert overview(ledger).state == "unbegun"
 
 
 @pytest.mark.skipif(not LOCKS.exists(), reason="the system lists no locks")
@@ -166,15 +262,57 @@ def test_the_nearest_limit_counts(tmp_path: Path) -> None:
     assert (found.limit, found.left_s, found.share_done) == ("versions", pytest.approx(10.0), 0.75)
 
 
+def test_time_left_goes_by_the_times_of_the_files_until_something_was_seen(tmp_path: Path) -> None:
+    clock = Clock()
+    ledger = Ledger(write(tmp_path, HAND), clock=clock)
+    now = time.time()
+    os.utime(tmp_path / "config.toml", (now - 22.0,) * 2)
+    os.utime(tmp_path / "events.jsonl", (now,) * 2)
+    ledger.read()
+    found = overview(ledger)  # 11 of its seconds in 22
+    assert found.left_s == pytest.approx(178.0, rel=0.01)
+    assert found.updates_per_wall_s == pytest.approx(3 / 22, rel=0.01)
+    clock.now += 5.0  # nothing was written meanwhile
+    ledger.read()
+    assert overview(ledger).left_s == pytest.approx(178.0, rel=0.01)
+
+
+def test_of_a_run_that_was_resumed_nothing_is_guessed(tmp_path: Path) -> None:
+    clock = Clock()
+    ledger = Ledger(write(tmp_path, HAND), clock=clock)
+    kept = tmp_path / CHECKPOINTS / "000001.json"
+    kept.parent.mkdir()
+    kept.touch()
+    now = time.time()
+    os.utime(kept, (now - 3600.0,) * 2)
+    os.utime(tmp_path / "config.toml", (now - 2.0,) * 2)
+    ledger.read()
+    found = overview(ledger)
+    assert (found.left_s, found.updates_per_wall_s, found.share_done) == (None, None, 0.11)
+    clock.now += 10.0
+    append(tmp_path, line("evaluated", 50.0, version=2, accuracy=0.6))
+    ledger.read()
+    assert overview(ledger).left_s == pytest.approx(50.0 / 3.9)
+    os.utime(kept)  # one of its own
+    fresh = Ledger(tmp_path)
+    fresh.read()
+    assert overview(fresh).left_s is not None
+    from pisces.record.checkpoint import FOLDER  # needs torch
+
+    assert FOLDER == CHECKPOINTS
+
+
+@pytest.mark.parametrize("limit", ["inf", "nan", "0.0", "-1.0", "true"])
+def test_what_is_no_limit_is_not_held_against_a_run(tmp_path: Path, limit: str) -> None:
+    config = CONFIG.replace("time_s = 100.0", f"time_s = {limit}")
+    found = overview(ledger_of(tmp_path, HAND, config))
+    assert (found.share_done, found.limit, found.left_s) == (None, None, None)
+
+
 def test_client_rows_by_hand(tmp_path: Path) -> None:
     ledger = ledger_of(tmp_path)
     found = client_rows(ledger)
     assert (found.total, found.found, found.terms) == (3, 3, ("utility", "discount", "score"))
-    assert {name: num for name, num in found.statuses.items() if num} == {
-        "gone": 1,
-        "idle": 1,
-        "waiting": 1,
-    }
     zero, one, seven = found.rows
     assert (zero.client, zero.status, zero.num_examples, zero.loss) == (0, "gone", 10, 2.0)
     assert (zero.terms, zero.score) == (
@@ -334,6 +472,22 @@ def test_why_a_client_was_waiting_gone_or_distrusted(tmp_path: Path) -> None:
     assert (gone.fate, back.fate, lot.fate) == ("gone", "passed over", "passed over")
     assert "is not below the least picked" in back.why  # 20 against 10
     assert "by lot" in lot.why
+
+
+def test_logs_with_very_many_lists_of_terms_are_read_in_time(tmp_path: Path) -> None:
+    def decision(at: int) -> Line:
+        told = {"version": 0, "slots": 1, "num_free": 1, "clients": [at % 3]}
+        return line(
+            "picked", float(at), **told, terms=[f"t{at}", "score"], scores=[[1.0, at + 0.5]]
+        )
+
+    began = time.perf_counter()
+    ledger = ledger_of(tmp_path, [decision(at) for at in range(20_000)])
+    assert time.perf_counter() - began < 4  # where it looked through all of them it took 8
+    rows = client_rows(ledger, order="score", descending=True).rows
+    assert [row.score for row in rows] == [19_999.5, 19_998.5, 19_997.5]
+    rows = client_rows(ledger, order="t19998").rows
+    assert [row.terms.get("t19998") for row in rows] == [1.0, None, None]
 
 
 def test_stories_are_cut_into_pages(tmp_path: Path) -> None:

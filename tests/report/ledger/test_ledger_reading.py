@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledgers import HAND, append, ledger_of, line, write
+from ledgers import CONFIG, HAND, append, ledger_of, line, write
 from runs import World, any_world, log_bytes, simulate, train_digits
 
 from pisces.record.lines import Line, encode
@@ -90,6 +90,29 @@ def test_another_run_in_the_same_folder_is_noticed(tmp_path: Path) -> None:
     assert ledger.read()
     assert ledger.run.seed == 9
     assert ledger.notes.num_lines == len(HAND) + 1
+
+
+def test_a_config_that_comes_after_its_log_is_read(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").touch()
+    ledger = Ledger(tmp_path)
+    ledger.read()
+    assert overview(ledger).name == tmp_path.name
+    revision = ledger.revision
+    (tmp_path / "config.toml").write_text(CONFIG)
+    assert ledger.read()
+    assert ledger.revision > revision
+    assert (overview(ledger).name, overview(ledger).target) == ("pisces (seed 3)", 0.5)
+    assert not ledger.read()
+
+
+def test_a_config_written_anew_is_read_though_its_log_only_grows(tmp_path: Path) -> None:
+    ledger = ledger_of(tmp_path)
+    assert overview(ledger).target == 0.5
+    notes = ledger.notes
+    (tmp_path / "config.toml").write_text(CONFIG.replace("target = 0.5", "target = 0.75"))
+    assert ledger.read()
+    assert overview(ledger).target == 0.75
+    assert ledger.notes is notes  # what was read stays
 
 
 def test_a_folder_that_goes_and_comes_back(tmp_path: Path) -> None:

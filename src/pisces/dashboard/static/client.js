@@ -1,11 +1,10 @@
 // One client: what it did, and why it was picked or not.
 
+import { runLink } from "./address.js";
 import { el, fill, say } from "./elements.js";
-import { ask } from "./net.js";
-import { statusBadge, Tiles } from "./parts.js";
-import { runLink } from "./runs.js";
+import { badge, Tiles } from "./parts.js";
 import { Table } from "./table.js";
-import { counted, duration, instant, number, UNKNOWN } from "./words.js";
+import { counted, duration, FATES, instant, number, OUTCOMES, STATUSES, UNKNOWN } from "./words.js";
 
 export function clientTab({ run, client, wake }) {
   const title = el("h2", {}, `Client ${client}`);
@@ -17,18 +16,18 @@ export function clientTab({ run, client, wake }) {
   const asked = { first: 0, num: 20 };
   const askedTasks = { first: 0, num: 20 };
   const decisions = new Table({ label: "Decisions", asked, changed: wake, columns: DECISIONS,
-    filter: { key: "fate", label: "Fate", options: ["picked", "passed over", "running", "waiting", "gone", "distrusted"] } });
+    filter: { key: "fate", label: "Fate", options: Object.keys(FATES).map((fate) => [fate, fate]) } });
   const tasks = new Table({ label: "Tasks", asked: askedTasks, changed: wake, columns: TASKS });
   let seen = null;
 
-  async function update() {
+  async function update(ask) {
     const story = await ask("client", { run, client, ...asked, first_task: askedTasks.first });
     if (story === seen) return;
     seen = story;
     content.hidden = false;
     const { facts } = story;
     say(title, facts.name ? `Client ${client}: ${facts.name}` : `Client ${client}`);
-    fill(status, statusBadge(facts.status));
+    fill(status, badge(STATUSES[facts.status], facts.status));
     tiles.show(known(story));
     say(why, story.note ?? "");
     why.hidden = !story.note;
@@ -61,13 +60,21 @@ function doubtWords({ num_outliers: num, is_doubted: isDoubted }) {
   return isDoubted ? `Doubted: its last update was taken for an outlier and dropped. A judge by learning then scores it with the usual loss, not its own, so its score may not match its last loss. ${times}` : times;
 }
 
-function known({ facts, joined_at: joined, distrusted_at: distrusted }) {
+/** What came of its tasks: numbers that add up to its picks. */
+function outcomeWords({ running, waiting, aggregated, dropped, failed, left, "called off": calledOff, "cut off": cutOff }) {
+  const updates = waiting + aggregated + dropped;
+  const parts = [[failed, counted(failed, "failure")], [calledOff, `${number(calledOff)} called off`], [left, `${number(left)} left`],
+    [cutOff, `${number(cutOff)} cut off by the end`], [running, `${number(running)} running`]];
+  return [counted(updates, "update"), ...parts.filter(([num]) => num).map(([, words]) => words)].join(", ");
+}
+
+function known({ facts, outcomes, joined_at: joined, distrusted_at: distrusted }) {
   return [
     ["Size", number(facts.num_examples), "examples"],
     ["Latency", duration(facts.latency_s), "of its last task"],
     ["Last loss", number(facts.loss), facts.version === null ? "" : `from version ${number(facts.version)}`],
-    ["Score", number(facts.score), terms(facts.terms)],
-    ["Picks", number(facts.picks), `${counted(facts.updates, "update")}, ${counted(facts.failures, "failure")}`],
+    ["Score", number(facts.score), distrusted === null ? terms(facts.terms) : "does not count: distrusted"],
+    ["Picks", number(facts.picks), outcomeWords(outcomes)],
     ["Credits", number(facts.credits), distrusted === null ? "" : `distrusted at ${instant(distrusted)}`],
     ["Joined", joined === null ? UNKNOWN : duration(joined), "after the run began"],
   ];
@@ -83,10 +90,9 @@ function termCell(row) {
   return el("span", { class: "terms" }, parts.map(([name, value]) => el("span", {}, `${name} `, el("b", {}, number(value)))));
 }
 
-const FATES = { picked: "good", distrusted: "bad", gone: "warn" };
 const DECISIONS = [
   { key: "at", label: "At", num: true, fixed: true, cell: (row) => instant(row.at) },
-  { key: "fate", label: "Fate", fixed: true, cell: (row) => el("span", { class: `badge ${FATES[row.fate] ?? ""}` }, row.fate) },
+  { key: "fate", label: "Fate", fixed: true, cell: (row) => badge(FATES[row.fate], row.fate) },
   { key: "why", label: "Why", fixed: true, class: "wide", cell: (row) => row.why },
   { key: "terms", label: "Terms of its score", title: "As last recorded by then; of a doubted client with the usual loss in place of its own", fixed: true, class: "wide", cell: termCell },
   { key: "lowest", label: "Lowest picked", num: true, fixed: true },
@@ -95,11 +101,10 @@ const DECISIONS = [
   { key: "num_free", label: "Free clients", num: true, fixed: true },
 ];
 
-const OUTCOMES = { aggregated: "good", running: "live", waiting: "live", failed: "bad", dropped: "warn", left: "warn" };
 const TASKS = [
   { key: "task", label: "Task", num: true, fixed: true },
   { key: "outcome", label: "Outcome", fixed: true, cell: (row) => [
-    el("span", { class: `badge ${OUTCOMES[row.outcome] ?? ""}` }, row.outcome), row.reason ? el("span", { class: "sub" }, row.reason) : null,
+    badge(OUTCOMES[row.outcome], row.outcome), row.reason ? el("span", { class: "sub" }, row.reason) : null,
     row.is_outlier ? el("span", { class: "sub" }, row.credits === null ? "outlier" : `outlier: ${counted(row.credits, "credit")} left`) : null] },
   { key: "started_at", label: "Started", num: true, fixed: true, cell: (row) => instant(row.started_at) },
   { key: "took", label: "Took", num: true, fixed: true, cell: (row) => row.ended_at === null ? UNKNOWN : duration(row.ended_at - row.started_at) },

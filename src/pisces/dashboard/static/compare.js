@@ -1,35 +1,31 @@
 // Several runs side by side.
 
-import { el, fill, say } from "./elements.js";
+import { compareLink, runLink } from "./address.js";
+import { el, fill, refill, say } from "./elements.js";
 import { Picture } from "./figure.js";
-import { ask } from "./net.js";
-import { choice, nothing, reading } from "./parts.js";
-import { runLink } from "./runs.js";
-import { plainTable } from "./table.js";
-import { bytes, duration, number } from "./words.js";
+import { Choice, nothing, reading } from "./parts.js";
+import { Table } from "./table.js";
+import { bytes, capital, duration, number, titled } from "./words.js";
 
 const MOST = 40; // runs at once, as the server has it
 
-export function comparePage({ query, wake }) {
-  const runs = query.getAll("run").slice(0, MOST);
+export function comparePage({ query }) {
+  const chosen = [...new Set(query.getAll("run"))];
+  const runs = chosen.slice(0, MOST);
   const wish = { target: query.get("target") ?? "", metric: query.get("metric") ?? "" };
-  const words = el("p", { class: "words" });
-  const chips = el("ul", { class: "chips", "aria-label": "Runs compared" });
-  const controls = el("div", { class: "controls" });
   const pictures = [new Picture(), new Picture(), new Picture()];
   const [curves, times, speedups] = pictures.map((picture) => picture.element);
-  const costs = el("section", { "aria-label": "Costs" });
-  const waiting = el("div", {});
-  const missing = el("div", {});
-  const content = el("div", { class: "stack", hidden: true }, curves, el("div", { class: "pair" }, times, speedups), costs);
+  const costs = new Table({ label: "Costs", columns: [], asked: { num: MOST } });
   const blank = el("div", {});
+  const waiting = el("div", {});
+  const missing = el("div", { class: "problems" });
+  const content = el("div", { class: "stack", hidden: true }, curves, el("div", { class: "pair" }, times, speedups),
+    el("section", { "aria-label": "Costs" }, el("h2", {}, "What they cost"), costs.element));
+  let free = [];
   let seen = null;
-  let offered = "";
 
   function go(names, wanted = wish) {
-    const next = new URLSearchParams(names.map((name) => ["run", name]));
-    for (const [key, value] of Object.entries(wanted)) if (value !== "") next.set(key, value);
-    location.hash = `#/compare?${next}`;
+    location.hash = compareLink(names, wanted);
   }
 
   function chip(name) {
@@ -37,25 +33,25 @@ export function comparePage({ query, wake }) {
       el("button", { type: "button", "aria-label": `Take ${name} out`, on: { click: () => go(runs.filter((run) => run !== name)) } }, "×"));
   }
 
+  // Made once: whoever types or chooses is not disturbed by a run that appears.
+  const add = new Choice("Add a run", (name) => name && go([...runs, name]));
+  const addAll = el("button", { type: "button", class: "button", hidden: true, on: { click: () => go([...runs, ...free]) } }, "Add all");
+  const target = el("label", { hidden: runs.length === 0 }, "Target", el("input", { type: "number", step: "any", value: wish.target,
+    placeholder: "their own", on: { change: (event) => go(runs, { ...wish, target: event.target.value }) } }));
+  const metric = new Choice("Metric", (name) => go(runs, { ...wish, metric: name }));
+
   function offer(all) {
-    const free = all.rows.map((row) => row.id).filter((id) => !runs.includes(id));
-    if (offered === free.join("\n") && controls.childElementCount) return;
-    offered = free.join("\n");
-    const metrics = [...new Set(all.rows.map((row) => row.metric).filter(Boolean))];
-    fill(controls,
-      free.length ? choice("Add a run", [["", "choose …"], ...free.map((id) => [id, id])], "", (id) => id && go([...runs, id])) : null,
-      free.length > 1 && all.total <= MOST ? el("button", { type: "button", class: "button", on: { click: () => go([...runs, ...free]) } }, "Add all") : null,
-      runs.length ? el("label", {}, "Target", el("input", { type: "number", step: "any", value: wish.target, placeholder: "their own",
-        on: { change: (event) => go(runs, { ...wish, target: event.target.value }) } })) : null,
-      runs.length && metrics.length > 1 ? choice("Metric", [["", "their own"], ...metrics.map((name) => [name, name])], wish.metric,
-        (metric) => go(runs, { ...wish, metric })) : null);
+    free = all.filter((name) => !runs.includes(name));
+    const isFull = runs.length >= MOST;
+    add.offer(isFull ? [] : [["", "choose …"], ...free.map((name) => [name, name])], "");
+    addAll.hidden = free.length < 2 || runs.length + free.length > MOST;
   }
 
-  async function update() {
-    const all = await ask("runs", { order: "id", num: 200 });
-    offer(all);
+  async function update(ask) {
+    const all = await ask("names");
+    offer(all.runs);
     if (runs.length === 0) {
-      fill(blank, all.total
+      refill(blank, all.runs.length ? "" : all.folder, () => all.runs.length
         ? nothing("No runs are chosen.", "Add them here, or tick them in the list of runs.")
         : nothing(`No runs in ${all.folder} yet.`, "They appear here by themselves: pisces compare makes several."));
       return;
@@ -64,34 +60,41 @@ export function comparePage({ query, wake }) {
     if (answer === seen) return;
     seen = answer;
     content.hidden = false;
+    metric.offer(answer.metrics.length > 1 ? [["", "their own"], ...answer.metrics.map((name) => [name, name])] : [], wish.metric);
     const share = answer.runs.reduce((sum, run) => sum + run.share_read, 0) / answer.runs.length;
     fill(waiting, share < 1 ? reading(share) : null);
-    fill(missing, answer.left_out.map(({ id, why }) => el("p", { class: "problem", role: "status" }, `${id} is left out: ${why}.`)));
-    fill(costs, el("h2", {}, "What they cost"), plainTable("Costs", columns(answer.costs), answer.costs));
+    const notes = answer.left_out.map(({ id, why }) => `${id} is left out: ${why}.`);
+    if (answer.note) notes.push(`${capital(answer.note)}.`);
+    fill(missing, notes.map((words) => el("p", { class: "problem", role: "status" }, words)));
+    const keys = keysOf(answer.costs);
+    costs.setColumns(columns(keys), keys.map(({ key }) => key).join());
+    costs.show({ rows: answer.costs, found: answer.costs.length, first: 0 }, "");
     await Promise.all(answer.figures.map((figure, i) => pictures[i].show(figure)));
   }
 
-  fill(chips, runs.map(chip));
-  say(words, runs.length ? "Times are each run's own; speed-ups are paired by seed." : "");
-  const element = el("div", {}, el("div", { class: "head" }, el("h1", {}, "Compare"), words), chips, controls, blank, missing, waiting, content);
+  const words = el("p", { class: "words" }, runs.length ? "Times are each run's own; speed-ups are paired by seed." : "");
+  const rest = el("p", { class: "note", hidden: chosen.length <= MOST },
+    `At most ${MOST} runs are compared at once: of those chosen the last ${number(chosen.length - MOST)} are left out.`);
+  const chips = el("ul", { class: "chips", "aria-label": "Runs compared" }, runs.map(chip));
+  const controls = el("div", { class: "controls" }, add.element, addAll, target, metric.element);
+  const element = el("div", {}, el("div", { class: "head" }, el("h1", {}, "Compare"), words, rest), chips, controls, blank, missing, waiting, content);
   return { element, update, title: "Compare", close: () => pictures.forEach((picture) => picture.close()) };
 }
 
-function columns(rows) {
+/** What the rows tell, and which of it is numbers. */
+function keysOf(rows) {
   const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((key) => !["run", "name"].includes(key));
-  const isNumber = (key) => rows.every((row) => row[key] === null || typeof row[key] === "number");
+  return keys.map((key) => ({ key, num: rows.every((row) => row[key] === null || typeof row[key] === "number") }));
+}
+
+function columns(keys) {
   return [
-    { key: "run", label: "Run", class: "name", cell: (row) => el("a", { href: runLink(row.run) }, row.run) },
-    ...keys.map((key) => ({ key, label: heading(key), num: isNumber(key), cell: (row) => shown(key, row[key]) })),
+    { key: "run", label: "Run", class: "name", fixed: true, cell: (row) => el("a", { href: runLink(row.run), "data-key": row.run }, row.run) },
+    ...keys.map(({ key, num }) => ({ key, label: titled(key), num, fixed: true, cell: (row) => shown(key, row[key]) })),
   ];
 }
 
 function shown(key, value) {
   if (key.endsWith("bytes")) return bytes(value);
   return key.endsWith("_s") ? duration(value) : number(value);
-}
-
-function heading(key) {
-  const words = key.replace(/^num_/, "").replace(/_(s|bytes)$/, "").replaceAll("_", " ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -30,12 +30,20 @@ function node(child) {
 /** Put these in place of what is there; where the focus was, it stays. */
 export function fill(parent, ...children) {
   const held = parent.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+  delete parent.dataset.shown;
   parent.replaceChildren(...children.flat().filter(Boolean).map(node));
   if (held) {
     for (const found of parent.querySelectorAll("[data-key]")) {
       if (found.dataset.key === held) { found.focus({ preventScroll: true }); break; }
     }
   }
+}
+
+/** The same, but only if what is there was not made for this very `key`: what is selected stays so. */
+export function refill(parent, key, make) {
+  if (parent.dataset.shown === key) return;
+  fill(parent, make());
+  parent.dataset.shown = key;
 }
 
 /** Say it, unless it is said already. */

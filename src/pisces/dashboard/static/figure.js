@@ -8,17 +8,20 @@ const NARROW = 500; // pixels
 const shown = new Set();
 let look = null; // until the colours change
 
-const charts = new Promise((resolve, reject) => {
-  const script = document.getElementById("charts");
-  const ready = () => {
-    window.Plotly.setPlotConfig({ logging: 0 }); // it warns of every bar coloured by a number
-    resolve(window.Plotly);
-  };
-  if (window.Plotly) ready();
-  script.addEventListener("load", ready);
-  script.addEventListener("error", () => reject(new Error("the charts could not be loaded")));
-});
-charts.catch(() => {}); // said where a figure would be
+let plotly = null; // until its script is there; nobody waits for it, but then all figures are drawn
+let problem = "";
+
+function begin() {
+  plotly = window.Plotly;
+  plotly.setPlotConfig({ logging: 0 }); // it warns of every bar coloured by a number
+  redraw();
+}
+
+function fail() {
+  if (plotly) return;
+  problem = " (The charts could not be loaded: load the page again.)";
+  redraw();
+}
 
 /** One figure, drawn again whenever it is shown something else. */
 export class Picture {
@@ -41,24 +44,19 @@ export class Picture {
     this.figure = figure;
     this.span = span;
     say(this.title, figure.title);
-    say(this.words, figure.words);
     this.plot.setAttribute("aria-label", `${figure.title}. ${figure.words}`);
-    this.plot.hidden = figure.data.length === 0;
-    if (figure.data.length) await this.draw();
+    await this.draw();
   }
 
   async draw() {
-    if (!this.figure?.data.length) return;
-    let plotly;
-    try {
-      plotly = await charts;
-    } catch (error) {
-      say(this.words, `${this.figure.words} (${error.message}: load the page again.)`);
-      return;
-    }
+    if (!this.figure) return;
+    const isEmpty = this.figure.data.length === 0;
+    this.plot.hidden = isEmpty || problem !== "";
+    say(this.words, this.figure.words + (isEmpty ? "" : problem));
+    if (!plotly || isEmpty || !this.plot.isConnected) return;
     const { data, layout } = drawable(this.figure, this.span, this.plot.clientWidth);
     this.plot.classList.toggle("has-height", Boolean(layout.height));
-    if (this.figure && this.plot.isConnected) await plotly.react(this.plot, data, layout, CONFIG);
+    await plotly.react(this.plot, data, layout, CONFIG);
     if (!this.isDrawn && this.plot.on) {
       this.isDrawn = true;
       this.plot.on("plotly_relayout", (change) => this.zoomed(change));
@@ -74,7 +72,7 @@ export class Picture {
 
   close() {
     shown.delete(this);
-    if (this.isDrawn && window.Plotly) window.Plotly.purge(this.plot);
+    if (this.isDrawn) plotly.purge(this.plot);
   }
 }
 
@@ -88,21 +86,27 @@ export function redraw() {
 // tag goes through but these, none of which leads anywhere.
 const TAG = /<(?!\/?(?:br|b|i|sub|sup|extra)>)/g;
 
+// These are too dark for a dark page, as in reports; the sky's blue gives way to the blue.
+const LIGHTER = {
+  "#0072B2": "#3D9AD9", "#56B4E9": "#9BD4F5", "#882255": "#C4698F", "#332288": "#8F80DB",
+  "#8C510A": "#C08A48",
+};
+
 function harmless(value) {
-  if (typeof value === "string") return value.replace(TAG, "&lt;");
+  if (typeof value === "string") return (look.isDark && LIGHTER[value]) || value.replace(TAG, "&lt;");
   if (Array.isArray(value)) return value.map(harmless);
   if (value === null || typeof value !== "object") return value;
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, harmless(part)]));
 }
 
 function drawable(figure, span, width) {
+  look ??= looked();
   const copy = harmless({ data: figure.data, layout: figure.layout });
   const layout = copy.layout;
-  layout.template = look ??= template();
+  layout.template = look.template;
   layout.uirevision = span ? String(span) : "all";
   layout.autosize = true;
   layout.margin = { l: 8, r: 8, t: 8, b: 8 }; // axes make room for what they say
-  delete layout.title;
   if (width < NARROW) copy.data.forEach(layScaleBelow);
   if (span) layout.xaxis = { ...layout.xaxis, range: span, autorange: false };
   return copy;
@@ -119,19 +123,20 @@ function layScaleBelow(trace) {
 }
 
 /** The page's colours and type as the charts take them; reading them makes the browser lay the page out. */
-function template() {
+function looked() {
   const [ink, soft, grid, card, line] = ["--ink", "--soft", "--grid", "--card", "--line"].map(colour);
   const axis = { gridcolor: grid, zerolinecolor: grid, linecolor: line, tickcolor: line, automargin: true,
     ticklabeloverflow: "allow", // there is room for them: nobody need measure each
     title: { font: { color: soft, size: 12 }, standoff: 8 }, tickfont: { color: soft, size: 11 } };
-  return { layout: {
+  const isDark = Math.max(...card.match(/\d+/g).map(Number)) < 128;
+  return { isDark, template: { layout: {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: FONT, size: 12, color: ink },
     xaxis: axis, yaxis: axis,
     hoverlabel: { bgcolor: card, bordercolor: line, font: { color: ink, family: FONT, size: 12 } },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: soft, size: 12 } },
     transition: { duration: 0 },
-  } };
+  } } };
 }
 
 function colour(name) {
@@ -142,3 +147,8 @@ function colour(name) {
   probe.remove();
   return found;
 }
+
+// It comes whenever it likes, or fails before we are here: but the page has loaded only after either.
+if (window.Plotly) begin();
+else document.getElementById("charts").addEventListener("load", begin);
+addEventListener("load", fail);

@@ -1,8 +1,9 @@
 // Which page is shown, and how it is kept up to date: once a second, while somebody looks.
 
-import { el, fill, say } from "./elements.js";
+import { parsed } from "./address.js";
+import { el, fill, refill, say } from "./elements.js";
 import { redraw } from "./figure.js";
-import { Problem, Unreachable } from "./net.js";
+import { asking, Problem, Unreachable } from "./net.js";
 import { noSuchPage, nothing } from "./parts.js";
 import { comparePage } from "./compare.js";
 import { runPage } from "./run.js";
@@ -13,18 +14,15 @@ const main = document.getElementById("main");
 const banner = document.getElementById("banner");
 let page = null;
 let timer = 0;
-let turn = 0;
+let beating = new AbortController();
 
 // The token has done its work: it is in a cookie now, and need not stay in sight.
 if (location.search) history.replaceState(null, "", location.pathname + location.hash);
 
-/** `#/run/<name>/<tab>/<client>`, `#/compare?run=…`, `#/`. */
-function route() {
-  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [what = "", ...rest] = path.split("/").map(decoded);
-  if (what === "run" && rest[0]) return runPage({ run: rest[0], tab: rest[1] || "overview", client: rest[2], wake });
-  if (what === "compare") return comparePage({ query: new URLSearchParams(query), wake });
-  return what === "" ? runsPage({ wake }) : missingPage();
+function made(place) {
+  if (place.page === "run" && place.run) return runPage({ ...place, wake });
+  if (place.page === "compare") return comparePage(place);
+  return place.page === "" ? runsPage({ wake }) : missingPage();
 }
 
 /** Somebody mistyped an address, or followed an old one. */
@@ -32,57 +30,52 @@ function missingPage() {
   return { element: noSuchPage(el("a", { href: "#/" }, "All runs")), update: async () => {}, title: "No such page" };
 }
 
-function decoded(part) {
-  try { return decodeURIComponent(part); } catch { return part; }
-}
-
 function go() {
-  const before = page;
-  turn += 1;
+  const place = parsed(location.hash);
   // Tabs of one run share its head: only what is below is made anew.
-  const [, what, run] = location.hash.split(/[/?]/);
-  if (before?.stays?.(what, decoded(run ?? ""))) {
-    before.turnTo(location.hash);
-  } else {
-    before?.close?.();
-    page = route();
-    fill(main, page.element);
-    if (before) { // else whoever comes by keyboard begins at the top
-      main.focus({ preventScroll: true });
-      scrollTo(0, 0);
-    }
-  }
+  if (page?.stays?.(place)) page.turnTo(place);
+  else turnTo(place);
   for (const link of document.querySelectorAll("#places a")) {
-    const isHere = (link.hash === "#/compare") === (what === "compare") && ["run", "compare", "", undefined].includes(what);
-    if (isHere) link.setAttribute("aria-current", what === "compare" || !what ? "page" : "true");
+    const own = parsed(link.hash).page;
+    if (place.page === own) link.setAttribute("aria-current", "page");
+    else if (place.page === "run" && own === "") link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
   }
   wake();
 }
 
-/** Look now, not only at the next beat. */
+function turnTo(place) {
+  const before = page;
+  before?.close?.();
+  page = made(place);
+  fill(main, page.element);
+  if (!before) return; // whoever comes by keyboard begins at the top
+  main.focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
+/** Look now, not only at the next beat; of one that is under way nothing is shown any more. */
 function wake() {
+  beating.abort();
   clearTimeout(timer);
   timer = setTimeout(beat, 0);
 }
 
 async function beat() {
-  clearTimeout(timer);
   if (document.hidden) return;
-  const [now, shown, start] = [turn, page, performance.now()];
-  try {
-    await shown.update();
-    performance.measure("update", { start }); // for whoever wants to know how quick it is
-    if (performance.getEntriesByName("update").length > 500) performance.clearMeasures("update");
-    if (now === turn) reached();
-  } catch (error) {
-    if (now === turn) trouble(error);
-  }
-  clearTimeout(timer);
-  timer = setTimeout(beat, EVERY_MS);
+  const own = beating = new AbortController();
+  const start = performance.now();
+  const error = await page.update(asking(own.signal)).then(() => null, (reason) => reason);
+  if (own.signal.aborted) return;
+  own.abort(); // what is still on its way when one question fails is not waited for
+  timer = setTimeout(beat, EVERY_MS); // first of all: whatever happens, the page goes on
+  if (error) trouble(error);
+  else reached(start);
 }
 
-function reached() {
+function reached(start) {
+  performance.measure("update", { start }); // for whoever wants to know how quick it is
+  if (performance.getEntriesByName("update").length > 500) performance.clearMeasures("update");
   banner.hidden = true;
   if (!page.element.isConnected) { // it was not there for a while, and nothing is drawn out of sight
     fill(main, page.element);
@@ -96,7 +89,8 @@ function trouble(error) {
     say(banner, "pisces watch is not reachable, trying again. Has it ended? What you see is as it was.");
   } else if (error instanceof Problem) {
     if (error.status === 404) { // it may come (again): a run is replaced, or about to begin
-      fill(main, nothing(`${error.message}.`, "The page goes on as soon as it is there.", el("a", { href: "#/" }, "All runs")));
+      banner.hidden = true;
+      refill(main, error.message, () => nothing(`${error.message}.`, "The page goes on as soon as it is there.", el("a", { href: "#/" }, "All runs")));
       return;
     }
     say(banner, `${error.message}.`);

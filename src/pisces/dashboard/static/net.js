@@ -18,8 +18,21 @@ const REST = 5; // ... but rests for so many times as long
 const known = new Map();
 const rests = new Map(); // when each may be asked for again
 
+let aheadMs = 0; // the server's clock of ours
+
+/** Seconds since 1970 by the server's clock, which is also that of run folders. */
+export function now() {
+  return (Date.now() + aheadMs) / 1000;
+}
+
+/** What asks for one beat of the page: once `signal` says that it is over, nothing comes of it. */
+export function asking(signal) {
+  return (question, wanted = {}) => ask(question, wanted, signal);
+}
+
 /** Ask; the same object again means that nothing has changed. */
-export async function ask(question, wanted = {}) {
+async function ask(question, wanted, signal) {
+  signal.throwIfAborted();
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(wanted)) {
     for (const one of Array.isArray(value) ? value : [value]) {
@@ -30,12 +43,11 @@ export async function ask(question, wanted = {}) {
   const before = known.get(address);
   if (before && performance.now() < (rests.get(address) ?? 0)) return before;
   const began = performance.now();
-  const response = await fetched(before ? `${address}&since=${encodeURIComponent(before.revision)}` : address);
-  if (response.status === 204 && before) return before;
-  const answer = await read(response);
+  const response = await fetched(before ? `${address}&since=${encodeURIComponent(before.revision)}` : address, signal);
+  const answer = response.status === 204 && before ? before : await read(response);
   const took = performance.now() - began;
   if (took > SLOW_MS) rests.set(address, performance.now() + REST * took);
-  known.delete(address);
+  known.delete(address); // what is asked for goes on being known
   known.set(address, answer);
   if (known.size > MOST) {
     const oldest = known.keys().next().value;
@@ -45,10 +57,13 @@ export async function ask(question, wanted = {}) {
   return answer;
 }
 
-async function fetched(address) {
+async function fetched(address, over) {
   try {
-    const signal = AbortSignal.timeout(PATIENCE_MS);
-    return await fetch(address, { credentials: "same-origin", cache: "no-store", signal });
+    const signal = AbortSignal.any([over, AbortSignal.timeout(PATIENCE_MS)]);
+    const response = await fetch(address, { credentials: "same-origin", cache: "no-store", signal });
+    const at = Date.parse(response.headers.get("date"));
+    if (at) aheadMs = at - Date.now();
+    return response;
   } catch {
     throw new Unreachable();
   }

@@ -1,33 +1,26 @@
 // A run at a glance: how good, how far, who works.
 
-import { el, fill } from "./elements.js";
+import { el, say } from "./elements.js";
 import { Picture } from "./figure.js";
-import { ask } from "./net.js";
-import { choice, Tiles } from "./parts.js";
-import { counted, duration, metric as told, number, percent, UNKNOWN } from "./words.js";
+import { Choice, Tiles } from "./parts.js";
+import { capital, counted, duration, metric as told, number, percent, UNKNOWN } from "./words.js";
 
 export function overviewTab({ run, wake }) {
   const tiles = new Tiles();
   const counts = new Tiles(true);
   const note = el("p", { class: "note", hidden: true });
-  const controls = el("div", { class: "controls", hidden: true });
+  const choice = new Choice("Metric", (name) => { metric = name; wake(); });
+  const controls = el("div", { class: "controls", hidden: true }, choice.element);
   const picture = new Picture({ controls });
   let metric = null;
-  let offered = "";
 
-  function offer(names, current) {
-    if (offered === names.join("\n")) return;
-    offered = names.join("\n");
-    controls.hidden = names.length < 2;
-    fill(controls, choice("Metric", names.map((name) => [name, name]), metric ?? current, (name) => { metric = name; wake(); }));
-  }
-
-  async function update(glance) {
+  async function update(ask, glance) {
     tiles.show(main(glance));
     counts.show(clients(glance));
-    note.hidden = glance.has_decisions || glance.state === "empty";
-    note.textContent = "The log of this run does not say why clients were picked: it is of an older version, or record.decisions was off.";
-    offer(glance.metric_names, glance.metric ?? "");
+    note.hidden = !glance.note;
+    say(note, glance.note ?? "");
+    choice.offer(glance.metric_names.map((name) => [name, name]), metric ?? glance.metric);
+    controls.hidden = choice.element.hidden;
     await picture.show(await ask("figure", { run, name: "curve", metric }));
   }
 
@@ -41,7 +34,7 @@ function main(g) {
   const name = g.metric ?? "metric";
   const clock = g.clock === "virtual" ? "virtual time" : "since it began";
   return [
-    [`${name.charAt(0).toUpperCase()}${name.slice(1)} now`, told(g.value), g.best === null ? "not evaluated yet" : `best ${told(g.best)}`],
+    [`${capital(name)} now`, told(g.value), g.best === null ? "not evaluated yet" : `best ${told(g.best)}`],
     ["Target", told(g.target), target(g)],
     ["Time", duration(g.at), clock],
     ["Time left", g.state === "running" ? duration(g.left_s) : UNKNOWN, left(g)],
@@ -54,12 +47,14 @@ function main(g) {
 function target(g) {
   if (g.target === null) return g.is_target_known ? "none was set" : "not known";
   if (g.time_to_target_s !== null) return `met after ${duration(g.time_to_target_s)}`;
+  if (g.state === "damaged") return "not met as far as can be read";
   return g.state === "finished" ? "not reached" : "not met yet";
 }
 
 function left(g) {
+  if (g.state === "damaged" || g.state === "sampled") return "not known";
   if (g.state !== "running") return g.state === "finished" ? "it is over" : "it does not run";
-  return g.share_done === null ? "no limit is set" : `${percent(g.share_done)} done`;
+  return g.share_done === null ? "no limit is set" : `by the wall; ${percent(g.share_done)} done`;
 }
 
 function throughput(g) {
@@ -79,8 +74,14 @@ function clients(g) {
     ["Running", number(g.num_running), g.concurrency === null ? "" : `of ${number(g.concurrency)} at once`],
     ["Idle", number(g.num_idle), "free to be picked"],
     ["Buffered", number(g.num_buffered), "updates that wait"],
-    ["Failed", number(g.num_failed), `${number(g.num_dropped)} dropped, ${number(g.num_called_off)} called off` + (g.num_under_way ? `, ${number(g.num_under_way)} cut off by the end` : "")],
+    ["Failed", number(g.num_failed), unfinished(g)],
     ["Distrusted", number(g.num_distrusted), counted(g.num_outliers, "outlier")],
-    ["Updates", number(g.num_updates), `of ${counted(g.num_started, "task")}`],
+    ["Updates", number(g.num_updates), `of ${counted(g.num_started, "task")}` + (g.num_dropped ? `, ${number(g.num_dropped)} dropped` : "")],
   ];
+}
+
+/** Other tasks that came to nothing: with those that failed or run and the updates they are all there are. */
+function unfinished(g) {
+  const parts = [[g.num_called_off, "called off"], [g.num_lost, "left"], [g.num_under_way, "cut off by the end"]];
+  return parts.filter(([num]) => num).map(([num, words]) => `${number(num)} ${words}`).join(", ") || "no other task came to nothing";
 }

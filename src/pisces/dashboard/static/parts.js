@@ -1,17 +1,17 @@
 // Small parts that several pages have: badges, tiles, bars, and what stands where there is nothing.
 
-import { el, say } from "./elements.js";
-import { percent, state, statusClass } from "./words.js";
+import { el, refill, say } from "./elements.js";
+import { percent, state } from "./words.js";
 
-/** A state in its colour. */
-export function badge(name, more = "") {
-  const [kind, word] = state(name);
-  return el("span", { class: `badge ${kind}` }, more ? `${word}: ${more}` : word);
+/** A word in its colour. */
+export function badge(kind, words) {
+  return el("span", { class: `badge ${kind ?? ""}` }, words);
 }
 
-/** A client's status in its colour. */
-export function statusBadge(name) {
-  return el("span", { class: `badge ${statusClass(name)}` }, name);
+/** A run's state in its colour. */
+export function stateBadge(name, more = "") {
+  const [kind, word] = state(name);
+  return badge(kind, more ? `${word}: ${more}` : word);
 }
 
 /** A bar with words. */
@@ -68,10 +68,17 @@ export function reading(share) {
   return bar(share, `Reading the log: ${percent(share)}`, "Share of the log that was read");
 }
 
-/** A choice among a few, with its label. */
-export function choice(label, options, value, chosen) {
-  const select = el("select", { on: { change: (event) => chosen(event.target.value) } },
-    options.map(([name, words]) => el("option", { value: name }, words)));
-  select.value = value;
-  return el("label", {}, label, select);
+/** A choice among a few, with its label; hidden where there is nothing to choose. */
+export class Choice {
+  constructor(label, chosen) {
+    this.select = el("select", { on: { change: (event) => chosen(event.target.value) } });
+    this.element = el("label", { hidden: true }, label, this.select);
+  }
+
+  /** `options`: rows of value and words; the same once more change nothing. */
+  offer(options, value) {
+    this.element.hidden = options.length < 2;
+    refill(this.select, JSON.stringify(options), () => options.map(([name, words]) =>
+      el("option", { value: name, selected: name === value }, words)));
+  }
 }

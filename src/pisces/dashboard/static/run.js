@@ -1,21 +1,21 @@
 // One run: its head, and one of its pages below.
 
+import { clientLink, runLink } from "./address.js";
 import { el, fill, say } from "./elements.js";
-import { ask } from "./net.js";
-import { badge, bar, noSuchPage, reading } from "./parts.js";
-import { duration, percent, reason, standing } from "./words.js";
-import { aggregationsTab, outliersTab } from "./pace.js";
+import { bar, noSuchPage, reading, stateBadge } from "./parts.js";
+import { duration, percent, reason } from "./words.js";
+import { aggregationsTab } from "./aggregations.js";
 import { clientTab } from "./client.js";
 import { clientsTab } from "./clients.js";
+import { outliersTab } from "./outliers.js";
 import { overviewTab } from "./overview.js";
-import { runLink } from "./runs.js";
 
 const TABS = { overview: "Overview", clients: "Clients", aggregations: "Aggregations", outliers: "Outliers" };
 const MAKE = { overview: overviewTab, clients: clientsTab, aggregations: aggregationsTab, outliers: outliersTab };
 
 export function runPage({ run, tab, client, wake }) {
   const title = el("h1", {}, run);
-  const path = el("p", { class: "path" });
+  const path = el("p", { class: "path" }, el("a", { href: "#/" }, "Runs"), ` / ${run === "." ? "this run" : run}`);
   const states = el("span", {});
   const progress = el("div", {});
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
@@ -38,46 +38,53 @@ export function runPage({ run, tab, client, wake }) {
     }
   }
 
-  async function update() {
+  async function update(ask) {
     const glance = await ask("overview", { run });
     if (glance !== seen) showHead(glance);
     seen = glance;
     this.title = glance.name;
-    await below.update(glance);
+    await below.update(ask, glance);
   }
 
   function showHead(glance) {
     say(title, glance.name);
-    fill(path, el("a", { href: "#/" }, "Runs"), ` / ${run === "." ? "this run" : run}`);
-    fill(states, badge(standing(glance.state, glance.silent_s), stateWords(glance)));
+    fill(states, stateBadge(glance.state, stateWords(glance)));
     fill(progress, glance.is_whole || glance.problem ? progressBar(glance) : reading(glance.share_read));
     problem.hidden = !glance.problem;
-    say(problem, glance.problem ? `The log cannot be read any further; what was read before is shown. ${glance.problem}` : "");
+    tabs.hidden = body.hidden = glance.state === "sampled";
+    problem.className = glance.state === "sampled" ? "note" : "problem";
+    say(problem, problemWords(glance));
   }
 
   open(tab, client);
   return {
     element, update, title: run,
-    stays: (what, other) => what === "run" && other === run,
-    turnTo: (hash) => {
-      const [, , , name, number] = hash.split("?")[0].split("/");
-      open(name || "overview", number);
-    },
+    stays: (place) => place.page === "run" && place.run === run,
+    turnTo: (place) => open(place.tab, place.client),
     close: () => below?.close?.(),
   };
 }
 
 function missingTab({ run, name, client }) {
   const isClient = name === "client" && client;
-  const link = isClient ? el("a", { href: `${runLink(run, "clients")}/${client}` }, `Client ${client}`) : el("a", { href: runLink(run) }, "Overview of this run");
+  const link = isClient ? el("a", { href: clientLink(run, client) }, `Client ${client}`) : el("a", { href: runLink(run) }, "Overview of this run");
   return { element: noSuchPage(link), update: async () => {} };
 }
 
+const SAMPLED = "Its log has the lines of some clients only, and is not shown: counts of them would be wrong. "
+  + "pisces runs and pisces report tell what the run came to.";
+
+function problemWords({ state, problem }) {
+  if (!problem) return "";
+  return state === "sampled" ? SAMPLED : `The log cannot be read any further; what was read before is shown. ${problem}`;
+}
+
 function stateWords({ state, reason: why, silent_s: silent, problem }) {
-  if (problem) return "log damaged"; // below it stands what to do
+  if (state === "damaged" || state === "sampled") return ""; // below it stands what to do
+  if (problem) return "log damaged";
   if (state === "silent") return `nobody has written for ${duration(silent)}; pisces resume goes on with it`;
   if (state === "interrupted") return "pisces resume goes on with it";
-  if (standing(state, silent) === "unbegun") return `nobody has written for ${duration(silent)}; pisces resume begins it`;
+  if (state === "unbegun") return `nobody has written for ${duration(silent)}; pisces resume begins it`;
   return state === "finished" ? reason(why) : "";
 }
 

@@ -1,18 +1,14 @@
 // The list of runs.
 
-import { el, fill, say } from "./elements.js";
-import { ask } from "./net.js";
-import { badge, bar, code, nothing, reading } from "./parts.js";
+import { compareLink, runLink } from "./address.js";
+import { el, refill, say } from "./elements.js";
+import { now } from "./net.js";
+import { bar, code, nothing, reading, stateBadge } from "./parts.js";
 import { Table } from "./table.js";
-import { ago, duration, metric, number, percent, reason, since, standing } from "./words.js";
+import { ago, duration, metric, number, percent, reason, state, STATES, UNKNOWN } from "./words.js";
 
 const asked = { order: "changed_at", descending: "1", first: 0 };
 const chosen = new Set();
-const AGES_MS = 5000; // how long ago something was is told anew so often, whether or not it has changed
-
-export function runLink(run, tab = "") {
-  return `#/run/${encodeURIComponent(run)}${tab ? `/${tab}` : ""}`;
-}
 
 export function runsPage({ wake }) {
   const title = el("h1", {}, "Runs");
@@ -22,27 +18,24 @@ export function runsPage({ wake }) {
   const table = new Table({
     label: "Runs", asked, changed: wake, columns: columns(showChosen),
     search: "Find a run", extra: [compare],
-    filter: { key: "state", label: "State", options: ["running", "silent", "interrupted", "finished", "empty"] },
+    filter: { key: "state", label: "State", options: Object.entries(STATES).map(([name, [, word]]) => [name, word]) },
   });
   const element = el("div", {}, el("div", { class: "head" }, title, words), blank, table.element);
 
-  let toldAt = 0;
-
   function showChosen() {
-    compare.setAttribute("href", `#/compare?${new URLSearchParams([...chosen].map((run) => ["run", run]))}`);
+    compare.setAttribute("href", compareLink([...chosen]));
     say(compare, chosen.size ? `Compare ${chosen.size} ${chosen.size === 1 ? "run" : "runs"}` : "Compare runs");
   }
 
-  async function update() {
+  async function update(ask) {
     const answer = await ask("runs", asked);
     this.title = answer.folder;
     say(words, sentence(answer));
     table.element.hidden = answer.total === 0;
     blank.hidden = answer.total > 0;
-    if (!blank.hidden) fill(blank, emptiness(answer));
-    const isOld = performance.now() - toldAt > AGES_MS;
-    if (isOld) toldAt = performance.now();
-    table.show(answer, "No run fits: change the words or the state.", isOld);
+    if (!blank.hidden) refill(blank, `${answer.folder} ${answer.has_looked}`, () => emptiness(answer));
+    table.show(answer, "No run fits: change the words or the state.");
+    table.body.querySelectorAll("[data-at]").forEach(tellAge); // whether or not anything has changed
   }
 
   showChosen();
@@ -52,7 +45,7 @@ export function runsPage({ wake }) {
 function sentence({ folder, total, states, is_cut: isCut, has_looked: hasLooked }) {
   if (!hasLooked) return `Looking for runs in ${folder} …`;
   if (!total) return "";
-  const parts = Object.entries(states).filter(([, num]) => num).map(([name, num]) => `${num} ${name}`);
+  const parts = Object.entries(states).filter(([, num]) => num).map(([name, num]) => `${num} ${state(name)[1]}`);
   const cut = isCut ? " There are more than can be shown: watch a folder further down." : "";
   return `In ${folder}: ${number(total)} ${total === 1 ? "run" : "runs"}${parts.length ? ` (${parts.join(", ")})` : ""}.${cut}`;
 }
@@ -67,7 +60,7 @@ function emptiness({ folder, has_looked: hasLooked }) {
 function columns(choose) {
   return [
     { key: "id", label: "Run", class: "name", cell: runCell },
-    { key: "state", label: "State", cell: (row) => badge(standing(row.state, since(row.changed_at)), row.problem ? "log damaged" : "") },
+    { key: "state", label: "State", cell: (row) => stateBadge(row.state, isHurt(row) ? "log damaged" : "") },
     { key: "share_done", label: "Progress", cell: progress },
     { key: "value", label: "Value", title: "The metric of the run, as last evaluated", num: true, cell: (row) => [metric(row.value), el("span", { class: "sub" }, row.metric ?? "")] },
     { key: "best", label: "Best", num: true, cell: (row) => metric(row.best) },
@@ -75,7 +68,7 @@ function columns(choose) {
     { key: "version", label: "Versions", num: true },
     { key: "num_updates", label: "Updates", num: true },
     { key: "num_clients", label: "Clients", num: true },
-    { key: "changed_at", label: "Last line", num: true, cell: (row) => ago(row.changed_at) },
+    { key: "changed_at", label: "Last line", num: true, cell: (row) => el("span", { "data-at": row.changed_at }) },
     { key: "compare", label: "Compare", fixed: true, cell: (row) => box(row.id, choose) },
   ];
 }
@@ -85,7 +78,14 @@ function runCell(row) {
   return [el("a", { href: runLink(row.id), "data-key": row.id }, row.id === "." ? (row.name ?? "this run") : row.id), name];
 }
 
+/** Does its state not say that already? */
+function isHurt({ state: name, problem }) {
+  return problem && name !== "damaged" && name !== "sampled";
+}
+
 function progress(row) {
+  if (row.state === "sampled") return "not shown";
+  if (row.state === "damaged") return UNKNOWN;
   if (row.share_read < 1 && !row.problem) return reading(row.share_read);
   if (row.state === "finished") return reason(row.reason);
   const left = row.state === "running" && row.left_s !== null ? `, ${duration(row.left_s)} left` : "";
@@ -93,8 +93,13 @@ function progress(row) {
 }
 
 function toTarget(row) {
-  if (row.target === null || row.target === undefined) return "–";
+  if (row.target === null || row.target === undefined) return UNKNOWN;
+  if (row.state === "damaged" && row.time_to_target_s === null) return UNKNOWN;
   return row.time_to_target_s !== null ? duration(row.time_to_target_s) : row.state === "finished" ? "not reached" : "not yet";
+}
+
+function tellAge(element) {
+  say(element, ago(now() - Number(element.dataset.at)));
 }
 
 function box(run, choose) {

@@ -9,7 +9,7 @@ const TYPING_MS = 250;
 /**
  * A table: `columns` have `key`, `label`, perhaps `title`, `num` (a number), `cell(row)` and
  * `fixed` (not sorted by). `asked` is what to ask the server for; `changed` is called when it is
- * something else now. `filter` is a choice by the names of its `options`.
+ * something else now. `filter` is a choice; its `options` are rows of value and words.
  */
 export class Table {
   constructor({ label, columns, asked, changed, search = null, filter = null, extra = [] }) {
@@ -43,7 +43,7 @@ export class Table {
   head(column) {
     const facts = { scope: "col", class: column.num ? "num" : null, title: column.title };
     const cell = el("th", facts, column.fixed ? column.label
-      : el("button", { type: "button", on: { click: () => this.sort(column) } }, column.label));
+      : el("button", { type: "button", "data-key": column.key, on: { click: () => this.sort(column) } }, column.label));
     this.heads.set(column.key, cell);
     return cell;
   }
@@ -62,7 +62,7 @@ export class Table {
   filterBox({ key, label, options }) {
     const choose = (event) => this.change({ [key]: event.target.value, first: 0 });
     this.select = el("select", { on: { change: choose } },
-      el("option", { value: "" }, "all"), options.map((name) => el("option", { value: name }, name)));
+      el("option", { value: "" }, "all"), options.map(([name, words]) => el("option", { value: name }, words)));
     this.select.value = this.asked[key] ?? "";
     return el("label", {}, label, this.select);
   }
@@ -87,15 +87,15 @@ export class Table {
     }
   }
 
-  /** Show an answer: its `rows`, and where they stand among `found`; one that is shown already only `again`. */
-  show(answer, nothing, again = false) {
-    if (answer === this.answer && !again) return;
-    this.answer = answer;
+  /** Show an answer: its `rows`, and where they stand among `found`. */
+  show(answer, nothing) {
+    if (answer === this.answer) return;
     fill(this.body, answer.rows.map((row) => el("tr", {}, this.columns.map((column) => this.cell(column, row)))));
+    this.answer = answer; // only now: rows that could not be made are tried again, and the trouble told
     this.scroll.hidden = answer.rows.length === 0;
     this.empty.hidden = answer.rows.length > 0;
     say(this.empty, nothing);
-    if (answer.rows.length === 0 && answer.found > 0) this.change({ first: 0 });
+    if (answer.rows.length === 0 && answer.found > 0 && answer.first > 0) this.change({ first: 0 });
     this.showPages(answer);
   }
 
@@ -115,13 +115,4 @@ export class Table {
       turn(first > 0 ? Math.max(0, first - size) : -1, "‹ Previous", "previous"), turn(first + size, "Next ›", "next"),
       el("span", { role: "status" }, `${number(first + 1)} to ${number(first + rows.length)} of ${number(found)}`));
   }
-}
-
-/** A table that is small and stays as it is. */
-export function plainTable(label, columns, rows) {
-  const head = el("tr", {}, columns.map((c) => el("th", { scope: "col", class: c.num ? "num" : null }, c.label)));
-  const body = rows.map((row) => el("tr", {}, columns.map((column) =>
-    el("td", { class: column.num ? "num" : (column.class ?? null) }, column.cell ? column.cell(row) : number(row[column.key])))));
-  return el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": label },
-    el("table", {}, el("thead", {}, head), el("tbody", {}, body)));
 }

@@ -55,37 +55,32 @@ export function percent(share) {
   return `${Math.floor(100 * Math.min(1, Math.max(0, share)))} %`;
 }
 
-/** Seconds since an instant of the wall. */
-export function since(at) {
-  return Math.max(0, Date.now() / 1000 - at);
-}
-
-/** The same in words. */
-export function ago(at) {
-  const seconds = since(at);
+/** How long ago, in words. */
+export function ago(seconds) {
   return seconds < 5 ? "just now" : `${duration(seconds).split(" ").slice(0, 2).join(" ")} ago`;
 }
 
-const STATES = {
+/** States of runs: colour and word. */
+export const STATES = {
   running: ["live", "running"],
-  finished: ["good", "finished"],
-  interrupted: ["warn", "interrupted"],
   silent: ["warn", "silent"],
+  interrupted: ["warn", "interrupted"],
+  finished: ["good", "finished"],
   empty: ["", "about to begin"],
   unbegun: ["warn", "not begun"],
+  damaged: ["bad", "damaged"],
+  sampled: ["", "sampled"],
 };
-
-const PATIENCE_S = 60; // between making a folder and its first line data is read, and workers begin
-
-/** A state, with one more: left before its first line, which nobody has written for `silent` seconds. */
-export function standing(name, silent) {
-  return name === "empty" && silent !== null && silent > PATIENCE_S ? "unbegun" : name;
-}
 
 /** A state's colour and word. */
 export function state(name) {
   return STATES[name] ?? ["", name ?? "not read yet"];
 }
+
+// What clients do now, how they fared in a decision, what came of their tasks: colours.
+export const STATUSES = { running: "live", waiting: "good", idle: "", new: "", gone: "warn", distrusted: "bad" };
+export const FATES = { picked: "good", "passed over": "", running: "", waiting: "", gone: "warn", distrusted: "bad" };
+export const OUTCOMES = { aggregated: "good", running: "live", waiting: "live", failed: "bad", dropped: "warn", left: "warn" };
 
 const REASONS = {
   target: "target reached", time: "time is up", versions: "all its versions", updates: "all its updates",
@@ -97,13 +92,11 @@ export function reason(name) {
   return REASONS[name] ?? name ?? "";
 }
 
-const STATUSES = { running: "live", waiting: "good", idle: "", new: "", gone: "warn", distrusted: "bad" };
-
-export function statusClass(name) {
-  return STATUSES[name] ?? "";
+/** A name as a heading: `num_updates` is Updates, `wall_s` is Wall. */
+export function titled(name) {
+  return capital(name.replace(/^num_/, "").replace(/_(s|bytes)$/, "").replaceAll("_", " "));
 }
 
-/** A name as a heading: `latency_s` is Latency s. */
-export function titled(name) {
-  return name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
+export function capital(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }

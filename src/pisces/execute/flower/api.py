@@ -1,6 +1,6 @@
 """All that is used of Flower, which is public there: only `pisces.flower` needs that package."""
 
-from pisces.execute.extras import installed
+from pisces.extras import installed
 
 with installed("pisces.flower", "flower"):
     from flwr.app import (

@@ -2,6 +2,6 @@
 
 from functools import partial
 
-from pisces.execute.extras import installed
+from pisces.extras import installed
 
 needed = partial(installed, "the network", "network")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pisces.errors import MissingPackageError
+from pisces.extras import installed
 
 Scalar = bool | int | float | str
 
@@ -72,12 +73,10 @@ class Tracker(Protocol):
 def needing(who: str, extra: str) -> Iterator[None]:
     """Around imports of a package that few have: one that fails says what to install."""
     try:
-        yield
-    except ImportError as error:
-        raise MissingPackageError(
-            f"trackers: {who} needs a package that is not here ({error}): "
-            f"pip install 'pisces-fl[{extra}]'"
-        ) from error
+        with installed(f"trackers: {who}", extra):
+            yield
+    except MissingPackageError:
+        raise
     except Exception as error:  # such as one that was made for other versions of what it needs
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise MissingPackageError(

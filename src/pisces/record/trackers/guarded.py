@@ -33,6 +33,7 @@ MOST_WAITING = 10_000  # points that are no evaluations
 PAUSE_S = 1.0  # from one lot of points to the next: many at once cost least
 MOST_WORDS = 500  # of an error: some have a whole page
 PATIENCE_S = 30.0  # at the end, for all of them together
+SILENCE_S = 3.0  # of that, before whoever waits is told
 COUNTED = (Aggregated, Distrusted, Dropped, Evaluated, Failed, Left, Started, Update)
 
 
@@ -199,6 +200,13 @@ class Tracked:
         for guarded in self._guarded:
             guarded.end(None)
         with self._turn:
-            self._turn.wait_for(lambda: all(g.is_done for g in self._guarded), self._patience_s)
+            soon = min(SILENCE_S, self._patience_s)
+            if not self._turn.wait_for(self._are_done, soon) and soon < self._patience_s:
+                late = ", ".join(g.name for g in self._guarded if not g.is_done)
+                log.warning("waiting for trackers: %s (%g s at most)", late, self._patience_s)
+                self._turn.wait_for(self._are_done, self._patience_s - soon)
         for guarded in self._guarded:
             guarded.give_up()
+
+    def _are_done(self) -> bool:
+        return all(guarded.is_done for guarded in self._guarded)

@@ -54,7 +54,8 @@ class Meter:
             case "aggregated":
                 return self._aggregated(line)
             case "evaluated":
-                return self._point(line, metrics_of(line).items(), is_evaluation=True)
+                named = [(_own_name(name), value) for name, value in metrics_of(line).items()]
+                return self._point(line, named, is_evaluation=True)
         return None
 
     def _lose(self, line: Line) -> None:
@@ -119,6 +120,11 @@ class _Window:
     @property
     def mean_loss(self) -> float | None:
         return self._loss / self._num_losses if self._num_losses else None
+
+
+def _own_name(metric: str) -> str:
+    """Beside a point's values trackers tell its seconds."""
+    return f"metric/{metric}" if metric == "seconds" else metric
 
 
 def _is_finite(value: Any) -> bool:

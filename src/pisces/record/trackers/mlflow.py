@@ -13,12 +13,15 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 from pisces.record.trackers.base import Point, Scalar, Subject, Tracker, needing, outcome
 from pisces.record.writer import MODEL, refuse_links
 
 FOLDER = "mlflow"
 ID = "pisces.id"  # the tag by which a run that goes on is found again
+REACH_S = 10.0  # for a server to answer at all
 MOST_METRICS, MOST_PARAMETERS = 1000, 100  # in one request
 _REFUSED = re.compile(r"[^\w\-. /:]", re.ASCII)  # in names
 
@@ -89,7 +92,9 @@ class MLflow(Tracker):
 
     def _opened(self, run: Subject) -> tuple[Any, str | None]:
         """A client, and where artefacts of a new experiment go if that is for us to say."""
+        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it tells of each try
         if self._uri is not None:
+            reach(self._uri)
             return self._make(tracking_uri=self._uri), None
         folder = (run.folder or Path()) / FOLDER
         refuse_links(folder, folder / "mlflow.db")
@@ -140,6 +145,19 @@ class MLflow(Tracker):
         for name, value in told.items():
             if known.get(name, value) != value:
                 self._client.set_tag(self._run_id, f"resumed.{name}", value)
+
+
+def reach(uri: str) -> None:
+    """Is there a server at all? MLflow's client would try for minutes before it says so."""
+    if not uri.startswith(("http://", "https://")):
+        return
+    try:
+        urlopen(f"{uri.rstrip('/')}/health", timeout=REACH_S).close()
+    except HTTPError:
+        pass  # it answers, if only that it wants to know who asks
+    except OSError as error:
+        why = error.reason if isinstance(error, URLError) else error
+        raise ConnectionError(f"cannot reach {uri}: {why}") from error
 
 
 def _named(name: str) -> str:

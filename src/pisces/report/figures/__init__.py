@@ -1,9 +1,10 @@
-"""Figures as plotly.js draws them, of ledgers: plain values, with the numbers behind them.
+"""Figures as plotly.js draws them, of ledgers: plain values, and words.
 
 No figure has more than a few thousand points, however long the log; colours of text and paper are
 left to the page.
 """
 
+from pisces.report.figures.bands import median_curves
 from pisces.report.figures.bounds import bounded
 from pisces.report.figures.comparison import compare_curves
 from pisces.report.figures.costs import costs
@@ -25,6 +26,7 @@ __all__ = [
     "curve",
     "intervals",
     "losses",
+    "median_curves",
     "staleness",
     "timeline",
 ]

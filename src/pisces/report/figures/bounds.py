@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pisces.report.figures.figure import Figure, counted
+from pisces.quantities import counted
+from pisces.report.figures.figure import Figure
 
 LARGEST = 1e100  # sums and spans of larger ones are infinite before they are drawn
 # Beyond these an axis has superscripts, unless it is told: plotly.js gives those a style of their
@@ -16,7 +17,7 @@ DRAWN = ("x", "y", "z", "base")  # what a trace has its numbers in
 
 
 def bounded(figure: Figure) -> Figure:
-    """The figure without numbers that are too large, which its words tell; columns have them."""
+    """The figure without numbers that are too large, which its words tell."""
     large = sum(not _fits(value) for trace in figure.data for value in _values(trace))
     data = [_bounded_trace(trace) for trace in figure.data] if large else figure.data
     words = figure.words

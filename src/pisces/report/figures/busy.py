@@ -1,4 +1,4 @@
-"""How busy clients were, piece by piece, where there are too many tasks to draw."""
+"""What clients were busy with, piece by piece, where there are too many tasks to draw."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pisces.report.facts import Floats
-from pisces.report.figures.figure import Ints
+from pisces.report.arrays import Floats, Ints
 from pisces.report.figures.span import Span
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.tables import AGGREGATED, OUTCOMES
@@ -20,28 +19,26 @@ STEPS = 90  # pieces that a span of time is cut into
 class BusyMap:
     """A row per client, a column per piece of time, which lies between two `edges`.
 
-    `busy` is the share of the piece that the client worked. `stale` is the mean over updates that
-    were aggregated, by the time each took in that piece; NaN where none did. `outcomes` is what
-    came of most of the work in it, -1 where there was none.
+    `stale` is the mean over updates that were aggregated, by the time each took in that piece; NaN
+    where none did. `outcomes` is what came of most of the work in it, -1 where there was none.
     """
 
     edges: Floats
-    busy: Floats
     stale: Floats
     outcomes: Ints
 
 
 def busy_map(ledger: Ledger, span: Span) -> BusyMap:
-    """How busy these clients were, how stale their updates, and what came of their work."""
+    """How stale the updates of these clients were, and what came of their work."""
     edges = np.linspace(span.since, span.until, STEPS + 1)
     width = (span.until - span.since) / STEPS
     tasks = ledger.notes.tasks
     codes = tasks["outcome"][span.tasks]
     is_used = codes == AGGREGATED
     staleness = np.where(is_used, tasks["staleness"][span.tasks], 0).astype(np.float64)
-    busy, stale = np.zeros((2, len(span.clients), STEPS))
-    outcomes: Ints = np.full((len(span.clients), STEPS), -1)
-    for place in range(len(span.clients)):
+    stale = np.zeros((len(span.names), STEPS))
+    outcomes: Ints = np.full((len(span.names), STEPS), -1)
+    for place in range(len(span.names)):
         own = np.flatnonzero(span.places == place)
         starts, ends, used = span.starts[own], span.ends[own], is_used[own]
         by_outcome = np.zeros((len(OUTCOMES), STEPS))
@@ -49,7 +46,6 @@ def busy_map(ledger: Ledger, span: Span) -> BusyMap:
             here = codes[own] == code
             ones = np.ones(np.count_nonzero(here))
             by_outcome[code] = spent(edges, starts[here], ends[here], ones)
-        busy[place] = by_outcome.sum(axis=0)
         worked = by_outcome.max(axis=0) > ROUNDING * width
         outcomes[place] = np.where(worked, by_outcome.argmax(axis=0), -1)
         weighted = spent(edges, starts[used], ends[used], staleness[own][used])
@@ -57,8 +53,7 @@ def busy_map(ledger: Ledger, span: Span) -> BusyMap:
         stale[place] = np.divide(
             weighted, in_use, out=np.full(STEPS, np.nan), where=in_use > ROUNDING * width
         )
-    busy_share = np.clip(busy / max(width, 1e-300), 0.0, 1.0)
-    return BusyMap(edges, busy_share, stale, outcomes)
+    return BusyMap(edges, stale, outcomes)
 
 
 def spent(edges: Floats, starts: Floats, ends: Floats, weights: Floats) -> Floats:

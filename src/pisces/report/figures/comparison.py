@@ -4,43 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pisces.quantities import counted, told
+from pisces.report.compare import grouped
 from pisces.report.figures.figure import (
     GREY,
-    Cell,
     Figure,
     Trace,
-    across,
-    counted,
     label,
-    layout_of,
     nothing,
     numbers,
+    over_time,
     thinned,
-    told,
 )
+from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.summary import ReadRun, metric_of, target_of
+from pisces.report.ledger.summary import ReadRun
 from pisces.report.styles import Style, styles_of
 
+RUNS_OVER_TIME = "runs over time"
+NO_TARGET = "There is no target that these runs share: give one."
 MOST_POINTS = 4000  # of all lines together
-NO_RUNS = "There are no runs to compare: choose some."
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 
 
-def goal_of(
-    ledgers: Sequence[Ledger], target: float | None, metric: str | None
-) -> tuple[float | None, str | None]:
-    """Target and metric to compare by: as asked for, or those of the first run that has any."""
-    if metric is None:
-        metric = next((found for ledger in ledgers if (found := metric_of(ledger))), None)
-    if target is None:
-        own = (target_of(ledger) for ledger in ledgers if metric_of(ledger) == metric)
-        target = next((found for found in own if found is not None), None)
-    return target, metric
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Runs that are drawn, or why there is nothing to draw of them."""
+
+    runs: Sequence[ReadRun]
+    why_not: str | None
+
+
+@contextmanager
+def compared(
+    ledgers: Sequence[Ledger], goal: Goal, *, needs_target: bool = False
+) -> Iterator[Compared]:
+    """Runs to be drawn, while nobody reads on."""
+    with held(ledgers):
+        why = _why_nothing(ledgers, goal)
+        if why is None and needs_target and goal.target is None:
+            why = NO_TARGET
+        yield Compared([ReadRun.of(ledger) for ledger in ledgers], why)
 
 
 @contextmanager
@@ -50,6 +59,16 @@ def held(ledgers: Sequence[Ledger]) -> Iterator[None]:
         for ledger in sorted(ledgers, key=id):
             stack.enter_context(ledger.lock)
         yield
+
+
+def _why_nothing(ledgers: Sequence[Ledger], goal: Goal) -> str | None:
+    if not ledgers:
+        return "There are no runs to compare: choose some."
+    if any(goal.metric in ledger.metrics for ledger in ledgers):
+        return None
+    if not any(ledger.metrics for ledger in ledgers):
+        return "No run was evaluated yet."
+    return f"{told(goal.metric)} was never evaluated."
 
 
 def looks_of(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
@@ -66,33 +85,24 @@ def looks_of(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
 # --- curves ---------------------------------------------------------------------------------------
 
 
-def compare_curves(
-    ledgers: Sequence[Ledger], target: float | None = None, metric: str | None = None
-) -> Figure:
+def compare_curves(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
     """A metric of several runs against time, a colour per protocol and a line per run."""
-    name, title = "compare-curves", "runs over time"
-    with held(ledgers):
-        target, metric = goal_of(ledgers, target, metric)
-        runs = [ReadRun.of(ledger) for ledger in ledgers]
-        if not runs or metric is None:
-            return nothing(name, title, NO_RUNS if not runs else "No run was evaluated yet.")
-        curves = [(run, *run.curve(metric)) for run in runs]
-        words = _curve_words(runs, target, metric)
+    name = "compare-curves"
+    with compared(ledgers, goal) as found:
+        if found.why_not:
+            return nothing(RUNS_OVER_TIME, found.why_not)
+        runs = found.runs
+        curves = [(run, *run.curve(goal.metric)) for run in runs]
+        words = _curve_words(runs, goal)
     looks = looks_of(list(dict.fromkeys(run.protocol for run in runs)))
     most = max(40, MOST_POINTS // len(runs))
     firsts = {run.protocol: run for run in reversed(runs)}  # of each protocol one is in the legend
-    traces, columns = [], empty("run", "at", metric)
+    traces = []
     for run, times, values in curves:
         kept, is_first = thinned(values, most), firsts[run.protocol] is run
         traces.append(_line(run, times[kept], values[kept], looks[run.protocol], is_first))
-        columns["run"] += [str(run.path)] * len(times)
-        columns["at"] += numbers(times)
-        columns[metric] += numbers(values)
-    goal = {} if target is None else across(target, f"target {target:g}")
-    layout = layout_of(name, "time (s)", told(metric), **goal)
-    layout["xaxis"]["rangemode"] = "tozero"
-    title = f"{told(metric)} of {counted(len(runs), 'run')}"
-    return Figure(name, title, words, traces, layout, columns)
+    title = f"{told(goal.metric)} of {counted(len(runs), 'run')}"
+    return Figure(title, words, traces, over_time(name, goal))
 
 
 def _line(run: ReadRun, times: Any, values: Any, look: tuple[str, str], is_first: bool) -> Trace:
@@ -110,10 +120,10 @@ def _line(run: ReadRun, times: Any, values: Any, look: tuple[str, str], is_first
     }
 
 
-def _curve_words(runs: Sequence[ReadRun], target: float | None, metric: str) -> str:
-    groups = grouped(runs)
+def _curve_words(runs: Sequence[ReadRun], goal: Goal) -> str:
+    metric, target = goal.metric, goal.target
     parts = []
-    for protocol, own in groups.items():
+    for protocol, own in grouped(runs).items():
         finals = [run.summary["final"].get(metric) for run in own]
         known = [value for value in finals if value is not None]
         at_end = f"{told(metric)} {np.median(known):.4g}" if known else "no value"
@@ -123,16 +133,3 @@ def _curve_words(runs: Sequence[ReadRun], target: float | None, metric: str) -> 
             at_end += f", {num} of {len(own)} at the target {target:g}"
         parts.append(f"{protocol}: {at_end}")
     return "; ".join(parts) + "."
-
-
-def grouped(runs: Sequence[ReadRun]) -> dict[str, list[ReadRun]]:
-    """Runs by protocol, in the order given."""
-    groups: dict[str, list[ReadRun]] = {}
-    for run in runs:
-        groups.setdefault(run.protocol, []).append(run)
-    return groups
-
-
-def empty(*names: str) -> dict[str, list[Cell]]:
-    """Columns to be filled."""
-    return {name: [] for name in names}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -12,42 +13,75 @@ from pisces.record.writer import MODEL
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
 
+Unit: TypeAlias = Literal["seconds", "bytes", "number"]
+QUANTITIES: Mapping[str, tuple[str, Unit]] = {  # what is told of a cost, and in what
+    "time_s": ("time", "seconds"),
+    "wall_s": ("wall time", "seconds"),
+    "versions": ("versions", "number"),
+    "tasks": ("tasks", "number"),
+    "updates": ("updates", "number"),
+    "aggregated": ("aggregated", "number"),
+    "wasted": ("wasted", "number"),
+    "samples": ("samples", "number"),
+    "model_bytes": ("model bytes", "bytes"),
+    "bytes": ("bytes", "bytes"),
+}
 
-def costs(ledgers: Sequence[Ledger]) -> list[dict[str, Any]]:
-    """What each run cost, a row each; None is what is not known.
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a run cost; None is what is not known.
 
     `samples` counts the examples of every update that arrived, once however many epochs it had.
     `model_bytes` is the size of the model's file, which is there when the run is over, and `bytes`
     what goes over the wire if each task fetches the model and each update brings one back, without
     compression.
     """
+
+    run: str
+    name: str
+    protocol: str
+    seed: int | None
+    reason: str | None
+    time_s: float
+    wall_s: float | None
+    versions: int
+    tasks: int
+    updates: int
+    aggregated: int
+    wasted: int
+    samples: int | None
+    model_bytes: int | None
+    bytes: int | None
+
+
+def costs(ledgers: Sequence[Ledger]) -> list[Cost]:
+    """What each run cost."""
     return [_cost(ledger) for ledger in ledgers]
 
 
-def _cost(ledger: Ledger) -> dict[str, Any]:
+def _cost(ledger: Ledger) -> Cost:
     with ledger.lock:
-        run, tasks = ReadRun.of(ledger), ledger.notes.tasks
-        summary = run.summary
-        sizes = tasks["num_examples"]
-        model_bytes = _model_bytes(ledger)
+        run, sizes = ReadRun.of(ledger), ledger.notes.tasks["num_examples"]
+        summary, model_bytes = run.summary, _model_bytes(ledger)
         messages = summary["num_started"] + summary["num_updates"]
-        return {
-            "run": str(ledger.path),
-            "name": run.name,
-            "protocol": run.protocol,
-            "seed": run.seed,
-            "reason": summary["reason"],
-            "time_s": summary["at"],
-            "wall_s": summary["wall_s"],
-            "versions": summary["versions"],
-            "tasks": summary["num_started"],
-            "updates": summary["num_updates"],
-            "aggregated": summary["num_aggregated"],
-            "wasted": summary["num_started"] - summary["num_aggregated"],
-            "samples": int(np.maximum(sizes, 0).sum()) if np.any(sizes >= 0) else None,
-            "model_bytes": model_bytes,
-            "bytes": None if model_bytes is None else messages * model_bytes,
-        }
+        return Cost(
+            run=str(ledger.path),
+            name=run.name,
+            protocol=run.protocol,
+            seed=run.seed,
+            reason=summary["reason"],
+            time_s=summary["at"],
+            wall_s=summary["wall_s"],
+            versions=summary["versions"],
+            tasks=summary["num_started"],
+            updates=summary["num_updates"],
+            aggregated=summary["num_aggregated"],
+            wasted=summary["num_started"] - summary["num_aggregated"],
+            samples=int(np.maximum(sizes, 0).sum()) if np.any(sizes >= 0) else None,
+            model_bytes=model_bytes,
+            bytes=None if model_bytes is None else messages * model_bytes,
+        )
 
 
 def _model_bytes(ledger: Ledger) -> int | None:

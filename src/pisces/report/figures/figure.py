@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from pisces.quantities import told
+from pisces.report.arrays import Ints
+from pisces.report.goal import Goal
 
 Trace: TypeAlias = dict[str, Any]
-Cell: TypeAlias = float | int | str | None
-Ints: TypeAlias = NDArray[np.int64]
 
 MOST_POINTS = 1600  # of one line
 MOST_DOTS = 400  # each is an element of the page, to be drawn and kept
@@ -25,46 +27,22 @@ BLUE, ORANGE, GREEN, PINK, SKY, AMBER, GREY = (  # as in `pisces.report.styles`
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figure:
-    """A figure for plotly.js (`data`, `layout`; JSON-able, no NaN), and the numbers behind it.
+    """A figure for plotly.js: `data` and `layout`, JSON-able, without NaN.
 
-    `words` say in one sentence what one sees. `columns` are what a CSV file of it holds, all of one
-    length. A figure with nothing to show has no `data`, and `words` say why. Names out of logs are
-    escaped where plotly would take them for markup, and stand as they are in `words` and `columns`.
+    `words` say in one sentence what one sees. A figure with nothing to show has no `data`, and
+    `words` say why. Names out of logs are escaped where plotly would take them for markup, and
+    stand as they are in `words`.
     """
 
-    name: str
     title: str
     words: str
     data: Sequence[Trace]
     layout: Mapping[str, Any]
-    columns: Mapping[str, Sequence[Cell]]
 
 
-class Columns(Mapping[str, Sequence[Cell]]):
-    """Columns as numpy has them, made plain when somebody wants them: a page never does.
-
-    Of whole numbers, those below zero are not known.
-    """
-
-    def __init__(self, **columns: NDArray[Any]) -> None:
-        self._columns = columns
-
-    def __getitem__(self, name: str) -> Sequence[Cell]:
-        column = self._columns[name]
-        if column.dtype.kind == "i":
-            return [None if value < 0 else value for value in column.tolist()]
-        return numbers(column)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-
-def nothing(name: str, title: str, words: str) -> Figure:
+def nothing(title: str, words: str) -> Figure:
     """A figure with nothing to show, saying why."""
-    return Figure(name, title, words, [], {}, {})
+    return Figure(title, words, [], {})
 
 
 def layout_of(name: str, x: str, y: str, **more: Any) -> dict[str, Any]:
@@ -82,6 +60,15 @@ def layout_of(name: str, x: str, y: str, **more: Any) -> dict[str, Any]:
         "uirevision": name,
         **more,
     }
+
+
+def over_time(name: str, goal: Goal) -> dict[str, Any]:
+    """The layout of a metric against time, with the target."""
+    target = goal.target
+    level = {} if target is None else across(target, f"target {target:g}")
+    layout = layout_of(name, "time (s)", told(goal.metric), **level)
+    layout["xaxis"]["rangemode"] = "tozero"
+    return layout
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
@@ -102,11 +89,6 @@ def across(value: float, words: str, *, dash: str = "dash") -> dict[str, Any]:
 def label(text: object) -> str:
     """Text for plotly to show as it is: it would take some of it for markup."""
     return html.escape(str(text), quote=False)
-
-
-def told(metric: str) -> str:
-    """What a metric is called where people read it."""
-    return metric.replace("_", " ")
 
 
 def numbers(values: ArrayLike) -> list[Any]:
@@ -134,15 +116,3 @@ def thinned(values: ArrayLike, most: int = MOST_POINTS) -> Ints:
 def middle(values: ArrayLike) -> float:
     """The median: of halves, since the sum of two numbers that a log may hold can be infinite."""
     return 2.0 * float(np.median(np.asarray(values, np.float64) / 2.0))
-
-
-def seconds(value: float) -> str:
-    """A duration in few letters: 7.5 s, 440 s, 2.8 h."""
-    if value >= 1e4:
-        return f"{value / 3600:,.1f} h"
-    return f"{value:,.0f} s" if value >= 10 else f"{value:.2g} s"
-
-
-def counted(num: int, one: str, many: str | None = None) -> str:
-    """`1 update`, `12,000 updates`."""
-    return f"{num:,} {one if num == 1 else many or one + 's'}"

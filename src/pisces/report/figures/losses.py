@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pisces.errors import PiscesError
 from pisces.judge.clusters import LossOutliers
+from pisces.quantities import counted
+from pisces.report.arrays import Ints
 from pisces.report.figures.figure import (
     BLUE,
     GREEN,
     MOST_DOTS,
     ORANGE,
-    Columns,
     Figure,
-    Ints,
     Trace,
     axis,
-    counted,
     layout_of,
     middle,
     nothing,
     numbers,
     thinned,
 )
+from pisces.report.figures.judging import judge_of
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.overview import protocol_settings
-from pisces.types import State
+
+Range: TypeAlias = tuple[int, float, float]  # version, and from where to where a cluster is
 
 NAME, TITLE = "losses", "losses clients told, and outliers"
 FAR_APART = 20  # times the median: such losses are drawn on a logarithmic axis
@@ -49,16 +49,17 @@ def losses(ledger: Ledger) -> Figure:
         told = ledger.notes.arrivals["task"]
         told = told[~np.isnan(tasks["loss"][told])].astype(np.int64)
         if not len(told):
-            return nothing(NAME, TITLE, "No update that tells a loss has arrived yet.")
-        clustering = clustering_of(ledger)
-        ranges = [] if clustering is None else clustered(ledger, clustering, told)
+            return nothing(TITLE, "No update that tells a loss has arrived yet.")
+        ranges, shaded = _clusters(ledger, told)
+        layout = _layout(ledger, told)
+        # There is no way down to 0 on a logarithmic axis: clusters reach to the least loss there.
+        is_log = layout["yaxis"].get("type") == "log"
+        least = float(tasks["loss"][told].min()) if is_log else -np.inf
         return Figure(
-            NAME,
             TITLE,
-            _words(ledger, told, clustering, ranges),
-            [*_bands(ranges), *_dots(ledger, told), *_credits(ledger, told)],
-            _layout(ledger, told),
-            _columns(ledger, told),
+            f"{_words(ledger, told)}{shaded}.",
+            [*_bands(ranges, least), *_dots(ledger, told), *_credits(ledger, told)],
+            layout,
         )
 
 
@@ -108,7 +109,7 @@ def _layout(ledger: Ledger, told: Ints) -> dict[str, Any]:
     tasks = ledger.notes.tasks
     values = tasks["loss"][told]
     if values.min() > 0 and values.max() / FAR_APART > middle(values):
-        layout["yaxis"]["type"] = "log"
+        layout["yaxis"] |= {"type": "log", "exponentformat": "power"}  # not 100µ
     if np.any(tasks["is_outlier"][told] & (tasks["credits"][told] >= 0)):
         layout["xaxis"]["anchor"] = "y2"
         layout["yaxis"]["domain"] = [0.32, 1.0]
@@ -118,115 +119,65 @@ def _layout(ledger: Ledger, told: Ints) -> dict[str, Any]:
     return layout
 
 
-def _columns(ledger: Ledger, told: Ints) -> Columns:
-    tasks, ids = ledger.notes.tasks, ledger.notes.clients["client"]
-    return Columns(
-        task=tasks["task"][told],
-        client=ids[tasks["client"][told]],
-        version=tasks["version"][told],
-        arrived_at=tasks["ended_at"][told],
-        loss=tasks["loss"][told],
-        is_outlier=tasks["is_outlier"][told].astype(np.int64),
-        credits_left=tasks["credits"][told],
-    )
-
-
-def _words(
-    ledger: Ledger,
-    told: Ints,
-    clustering: Clustering | None,
-    ranges: list[tuple[int, float, float]],
-) -> str:
+def _words(ledger: Ledger, told: Ints) -> str:
     tasks, clients = ledger.notes.tasks, ledger.notes.clients
     num_odd = int(np.count_nonzero(tasks["is_outlier"][told]))
     num_banned = int(np.count_nonzero(clients["distrusted_line"] >= 0))
     usual = middle(tasks["loss"][told])
-    text = f"{counted(len(told), 'loss', 'losses')}, {usual:.4g} in the median; "
-    text += f"{counted(num_odd, 'outlier')}, {counted(num_banned, 'client')} distrusted"
-    if clustering is None:
-        why = "; the config tells of no judge by clusters, so none are shaded" if num_odd else ""
-        return f"{text}{why}."
-    if not ranges:
-        return f"{text}; too few losses for a cluster yet."
-    return f"{text}; shaded are the clusters of {counted(len({v for v, *_ in ranges}), 'version')}."
+    part = ", a part of them drawn" if len(told) - num_odd > MOST_DOTS else ""
+    latest = f", the latest {MOST_OUTLIERS} of them drawn" if num_odd > MOST_OUTLIERS else ""
+    return (
+        f"{counted(len(told), 'loss', 'losses')}{part}, {usual:.4g} in the median; "
+        f"{counted(num_odd, 'outlier')}{latest}, {counted(num_banned, 'client')} distrusted"
+    )
 
 
 # --- clusters -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Clustering:
-    """A judge by clusters, and how many versions it takes for similar."""
-
-    judge: LossOutliers
-    window: int
-
-    @classmethod
-    def of(cls, concurrency: int, *, window: int = 5, **settings: Any) -> Clustering:
-        """By these settings of `LossOutliers`."""
-        return cls(LossOutliers(concurrency, window=window, **settings), window)
-
-
-def clustering_of(ledger: Ledger) -> Clustering | None:
-    """The judge by clusters that the config tells of, if it does.
-
-    By its settings, not by names of protocols: `[judge]` itself, or a protocol's `outlier_window`
-    (the paper's form), `guard = "clusters"` or `guard = true` (the authors' radius).
-    """
-    concurrency = ledger.setting("clients", "concurrency")
-    if type(concurrency) is not int or concurrency < 1:
-        return None
+def _clusters(ledger: Ledger, told: Ints) -> tuple[list[Range], str]:
+    """The clusters, and what to say of them."""
     try:
-        return _clustering(ledger, concurrency)
-    except (PiscesError, TypeError, ValueError):
-        return None
+        judge = judge_of(ledger)
+    except PiscesError:
+        return [], "; the config's settings of the judge cannot be used, so no clusters are shaded"
+    if judge is None:
+        is_odd = ledger.notes.tasks["is_outlier"][told].any()
+        why = "; the config tells of no judge by clusters, so none are shaded"
+        return [], why if is_odd else ""
+    ranges = clustered(ledger, judge, told)
+    if not ranges:
+        return [], "; too few losses for a cluster yet"
+    num = len({version for version, *_ in ranges})
+    return ranges, f"; shaded are the clusters of {counted(num, 'version')}"
 
 
-def _clustering(ledger: Ledger, concurrency: int) -> Clustering | None:
-    own = ledger.run.config.get("judge")
-    if isinstance(own, dict):
-        if own.get("policy") != "clusters":
-            return None
-        window, stale, eps = (own.get(k) for k in ("outlier_window", "max_staleness", "radius"))
-        return Clustering.of(concurrency, window=int(window or 5), max_staleness=stale, eps=eps)
-    settings = protocol_settings(ledger)
-    bound, guard = settings.get("staleness_bound"), settings.get("guard")
-    if "outlier_window" in settings:
-        window = int(settings["outlier_window"])
-        return Clustering.of(concurrency, window=window, max_staleness=bound)
-    if guard == "clusters":
-        return Clustering.of(concurrency, max_staleness=bound or 2 * concurrency)
-    return Clustering.of(concurrency, eps=0.5) if guard is True else None
-
-
-def clustered(ledger: Ledger, clustering: Clustering, told: Ints) -> list[tuple[int, float, float]]:
+def clustered(ledger: Ledger, judge: LossOutliers, told: Ints) -> list[Range]:
     """(version, low, high) of each cluster, for versions spread evenly over the run."""
     tasks = ledger.notes.tasks
     versions, values = tasks["version"][told], tasks["loss"][told]
     order = np.argsort(versions, kind="stable")
     versions, values = versions[order], values[order]
     known = np.unique(versions)
-    pooled = (clustering.window + 1) * len(told) / len(known)  # at a version, on average
+    pooled = (judge.window + 1) * len(told) / len(known)  # at a version, on average
     num = int(np.clip(MOST_LOSSES / pooled, LEAST_CLUSTERED, MOST_CLUSTERED))
     chosen = known[np.unique(np.linspace(0, len(known) - 1, num).astype(np.int64))]
     found = []
     for version in chosen.tolist():
         # Its pool is of this version and those before it that count as similar.
-        first = int(np.searchsorted(versions, version - clustering.window))
+        first = int(np.searchsorted(versions, version - judge.window))
         last = int(np.searchsorted(versions, version, side="right"))
         first = max(first, last - MOST_POOLED)
-        pool = np.stack([versions[first:last], values[first:last]], axis=1).tolist()
-        clustering.judge.restore(State({"records": pool, "newest": version}))
-        found += [(version, low, high) for low, high in clustering.judge.clusters(version)]
+        pool = zip(versions[first:last].tolist(), values[first:last].tolist(), strict=True)
+        found += [(version, low, high) for low, high in judge.clusters_of(pool, version)]
     return found
 
 
-def _bands(ranges: list[tuple[int, float, float]]) -> list[Trace]:
-    """An upright stroke for each cluster."""
+def _bands(ranges: Sequence[Range], least: float) -> list[Trace]:
+    """An upright stroke for each cluster, of what is not below the `least`."""
     if not ranges:
         return []
     x = [version for version, *_ in ranges for _ in range(3)]
-    least = min(high for *_, high in ranges) / 10  # for logarithms
     y = [end for _, low, high in ranges for end in (max(low, least), high, None)]
     return [
         {

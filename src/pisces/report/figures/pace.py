@@ -6,24 +6,20 @@ from itertools import pairwise
 
 import numpy as np
 
-from pisces.report.facts import Floats
+from pisces.quantities import counted, duration
+from pisces.report.arrays import Floats, Ints
 from pisces.report.figures.figure import (
     BLUE,
     GREY,
     MOST_DOTS,
     ORANGE,
-    Cell,
-    Columns,
     Figure,
-    Ints,
     Trace,
     axis,
-    counted,
     layout_of,
     middle,
     nothing,
     numbers,
-    seconds,
     thinned,
 )
 from pisces.report.ledger import Ledger
@@ -44,7 +40,7 @@ def intervals(ledger: Ledger) -> Figure:
     with ledger.lock:
         table = ledger.notes.aggregations
         if not len(table):
-            return nothing(name, title, NOTHING)
+            return nothing(title, NOTHING)
         at, versions = table["at"].copy(), table["version"].copy()
         limits = _beside(ledger.notes.pace.get("limit_s"), len(at))
     apart = np.diff(at, prepend=0.0)
@@ -53,10 +49,9 @@ def intervals(ledger: Ledger) -> Figure:
     if not np.isnan(limits).all():
         kept = thinned(limits)
         traces.append(_steps(at[kept], limits[kept]))
-    columns = Columns(version=versions, at=at, interval_s=apart, limit_s=limits)
     layout = layout_of(name, "time (s)", "time since the version before (s)")
     layout["xaxis"]["rangemode"] = layout["yaxis"]["rangemode"] = "tozero"
-    return Figure(name, title, _interval_words(apart, limits), traces, layout, columns)
+    return Figure(title, _interval_words(apart, limits), traces, layout)
 
 
 def _beside(told: Sparse | None, num: int) -> Floats:
@@ -93,12 +88,12 @@ def _steps(at: Floats, limits: Floats) -> Trace:
 
 
 def _interval_words(apart: Floats, limits: Floats) -> str:
-    usual, most = seconds(middle(apart)), seconds(float(apart.max()))
+    usual, most = duration(middle(apart)), duration(float(apart.max()))
     text = f"{counted(len(apart), 'version')}, {usual} apart in the median, {most} at most"
     known = limits[~np.isnan(limits)]
     if not len(known):
         return f"{text}; the pacer has no limit in seconds, or its verdicts were not recorded."
-    return f"{text}; the pacer's limit is {seconds(middle(known))} in the median."
+    return f"{text}; the pacer's limit is {duration(middle(known))} in the median."
 
 
 # --- of whom --------------------------------------------------------------------------------------
@@ -114,7 +109,7 @@ def contributors(ledger: Ledger) -> Figure:
     with ledger.lock:
         table, shares = ledger.notes.aggregations, ledger.notes.shares
         if not len(table):
-            return nothing(name, title, NOTHING)
+            return nothing(title, NOTHING)
         versions, num = table["version"].copy(), table["num"].astype(np.int64)
         weights = shares["weight"].copy()
     width = -(-len(num) // MOST_STEPS)
@@ -123,15 +118,8 @@ def contributors(ledger: Ledger) -> Figure:
     low, middle, high = _spread(weights, num, firsts)
     at = versions[firsts]
     words = _contributor_words(num, weights, width)
-    columns: dict[str, list[Cell]] = {
-        "version": numbers(at),
-        "updates": numbers(mean_num),
-        "weight_min": numbers(low),
-        "weight_median": numbers(middle),
-        "weight_max": numbers(high),
-    }
     traces = [_number_bars(at, mean_num), *_weight_lines(at, low, middle, high)]
-    return Figure(name, title, words, traces, _two_panels(name), columns)
+    return Figure(title, words, traces, _two_panels(name))
 
 
 def _spread(weights: Floats, num: Ints, firsts: Ints) -> tuple[Floats, Floats, Floats]:
@@ -190,7 +178,9 @@ def _two_panels(name: str) -> dict[str, object]:
 
 
 def _contributor_words(num: Ints, weights: Floats, width: int) -> str:
-    text = f"{num.mean():.3g} updates make a version on average, {num.max():,} at most"
+    mean = f"{num.mean():.3g}"
+    make = "update makes" if mean == "1" else "updates make"
+    text = f"{mean} {make} a version on average, {num.max():,} at most"
     known = weights[~np.isnan(weights)]
     if len(known):
         text += f"; their weights are from {known.min():.3g} to {known.max():.3g}"
@@ -207,7 +197,7 @@ def staleness(ledger: Ledger) -> Figure:
         counts = dict(sorted(ledger.notes.staleness.items()))
         bound = bound_of(ledger)
     if not counts:
-        return nothing(name, title, "No update was aggregated yet.")
+        return nothing(title, "No update was aggregated yet.")
     values, num = np.array(list(counts)), np.array(list(counts.values()))
     width = max(1, -(-(int(values[-1]) + 1) // MOST_BARS))
     bins, places = np.unique(values // width * width, return_inverse=True)
@@ -229,8 +219,7 @@ def staleness(ledger: Ledger) -> Figure:
     mean = float(np.average(values, weights=num))
     words = f"{counted(int(num.sum()), 'update')}, {mean:.3g} versions stale on average, "
     words += f"{int(values[-1]):,} at most" + _held(values, num, bound)
-    columns = {"staleness": numbers(values), "updates": numbers(num)}
-    return Figure(name, title, words, [trace], layout, columns)
+    return Figure(title, words, [trace], layout)
 
 
 def _upright(value: float, words: str) -> dict[str, object]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pisces.report.figures.busy import STEPS, BusyMap
-from pisces.report.figures.figure import GREY, Cell, Trace, numbers
+from pisces.report.figures.busy import BusyMap
+from pisces.report.figures.figure import GREY, Trace, numbers
 from pisces.report.figures.span import COLOURS
 from pisces.report.ledger.tables import OUTCOMES
 
@@ -16,19 +15,6 @@ from pisces.report.ledger.tables import OUTCOMES
 def by_staleness(found: BusyMap) -> list[Trace]:
     """How stale what was aggregated was; and grey, where nothing of it was."""
     return [_stale_cells(found), *_unused_cells(found)]
-
-
-def columns(found: BusyMap, clients: Sequence[int]) -> dict[str, list[Cell]]:
-    """The numbers behind them."""
-    codes = found.outcomes.ravel().tolist()
-    return {
-        "client": np.repeat(clients, STEPS).tolist(),
-        "since": numbers(np.tile(found.edges[:-1], len(found.busy))),
-        "until": numbers(np.tile(found.edges[1:], len(found.busy))),
-        "busy_share": numbers(found.busy.ravel()),
-        "mean_staleness": numbers(found.stale.ravel()),
-        "commonest_outcome": [OUTCOMES[code] if code >= 0 else None for code in codes],
-    }
 
 
 def _cells(found: BusyMap, values: Any, **more: Any) -> Trace:

@@ -7,19 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pisces.report.facts import Floats
-from pisces.report.figures.figure import (
-    AMBER,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PINK,
-    SKY,
-    Ints,
-    counted,
-    seconds,
-)
+from pisces.quantities import counted, duration
+from pisces.report.arrays import Floats, Ints
+from pisces.report.figures.figure import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.tables import AGGREGATED, OUTCOMES, RUNNING
 
@@ -33,7 +23,6 @@ class Span:
     since: float
     until: float
     names: list[str]
-    clients: list[int]
     first: int  # client of those that ever worked, counted from 0
     num_worked: int
     tasks: Ints
@@ -59,12 +48,11 @@ def span_of(
     ends = np.where(np.isnan(tasks["ended_at"]), notes.at, tasks["ended_at"])
     places = place_of[tasks["client"]]
     within = np.flatnonzero((places >= 0) & (tasks["started_at"] <= until) & (ends >= since))
-    names, clients = ledger.names.all(), ids[shown].tolist()
+    names = ledger.names.all()
     return Span(
         since=since,
         until=max(until, since),
-        names=[names.get(client, str(client)) for client in clients],
-        clients=clients,
+        names=[names.get(client, str(client)) for client in ids[shown].tolist()],
         first=first,
         num_worked=len(started),
         tasks=within,
@@ -79,8 +67,8 @@ def in_words(ledger: Ledger, span: Span) -> str:
     tasks = ledger.notes.tasks
     outcomes, staleness = tasks["outcome"][span.tasks], tasks["staleness"][span.tasks]
     parts = [
-        f"{counted(len(span.tasks), 'task')} of {_whose(span)}, from {seconds(span.since)} to "
-        f"{seconds(span.until)}"
+        f"{counted(len(span.tasks), 'task')} of {_whose(span)}, from {duration(span.since)} to "
+        f"{duration(span.until)}"
     ]
     used = staleness[outcomes == AGGREGATED]
     if len(used):
@@ -95,11 +83,13 @@ def in_words(ledger: Ledger, span: Span) -> str:
 
 
 def _whose(span: Span) -> str:
-    num = len(span.clients)
+    num = len(span.names)
+    every = f"the {counted(span.num_worked, 'client')} that ever worked"
     if num == span.num_worked:
-        return f"the {counted(num, 'client')} that ever worked"
+        return every
     if not num:
-        return f"none of the {counted(span.num_worked, 'client')} that ever worked"
-    first, last = span.first + 1, span.first + num
-    own = f"clients {first:,} to {last:,}" if num > 1 else f"client {first:,}"
-    return f"{own} of the {span.num_worked:,} that ever worked, by id"
+        return f"none of {every}"
+    if span.first:
+        passed = "" if span.first == 1 else f" {span.first:,}"
+        return f"{num:,} of {every}, after the first{passed}"
+    return f"the first {num:,} of {every}" if num > 1 else f"the first of {every}"

@@ -8,40 +8,28 @@ from typing import Any
 import numpy as np
 
 from pisces.errors import RunError
-from pisces.report.compare import Row, compare
-from pisces.report.figures.comparison import NO_RUNS, empty, goal_of, grouped, held, looks_of
-from pisces.report.figures.figure import (
-    GREY,
-    Cell,
-    Figure,
-    Trace,
-    counted,
-    label,
-    layout_of,
-    nothing,
-    seconds,
-    told,
-)
+from pisces.quantities import counted, duration, told
+from pisces.report.compare import Row, compare, grouped
+from pisces.report.figures.comparison import compared, looks_of
+from pisces.report.figures.figure import GREY, Figure, Trace, label, layout_of, nothing
+from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
 
 # --- time to target -------------------------------------------------------------------------------
 
 
-def compare_times(
-    ledgers: Sequence[Ledger], target: float | None = None, metric: str | None = None
-) -> Figure:
+def compare_times(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
     """Time to the target: a bar to the median of each protocol, a dot per run.
 
     A run that ended, or is, without it is an open triangle where it is now; where half or more are,
     the bar is paler: the median lies beyond.
     """
     name, title = "compare-times", "time to target"
-    with held(ledgers):
-        target, metric = goal_of(ledgers, target, metric)
-        groups = grouped([ReadRun.of(ledger) for ledger in ledgers])
-        if not groups or metric is None or target is None:
-            return nothing(name, title, NO_RUNS if not groups else "No target is set: give one.")
+    with compared(ledgers, goal, needs_target=True) as of:
+        if of.why_not:
+            return nothing(title, of.why_not)
+        metric, target, groups = goal.metric, goal.needed, grouped(of.runs)
         found = {
             protocol: [(run, run.time_to_target(target, metric)) for run in own]
             for protocol, own in groups.items()
@@ -50,16 +38,12 @@ def compare_times(
     looks = looks_of(list(groups))
     medians = {p: float(np.median([_time(t) for _, t in own])) for p, own in found.items()}
     order = sorted(groups, key=lambda protocol: medians[protocol])
-    traces, columns = [], empty("protocol", "run", "seed", "time_to_target_s", "at")
+    traces: list[Trace] = []
     for place, protocol in enumerate(order):
         last = max(ends[run.path] for run, _ in found[protocol])
         traces += _time_traces(
             place, found[protocol], medians[protocol], last, looks[protocol], ends
         )
-        for run, time in found[protocol]:
-            values = (protocol, str(run.path), run.seed, time, ends[run.path])
-            for key, value in zip(columns, values, strict=True):
-                columns[key].append(value)
     layout = layout_of(
         name,
         f"time to {told(metric)} {target:g} (s)",
@@ -70,7 +54,7 @@ def compare_times(
     layout["yaxis"] |= _category(order)
     layout["xaxis"]["rangemode"] = "tozero"
     words = [_time_words(protocol, found[protocol], medians[protocol]) for protocol in order]
-    return Figure(name, title, "; ".join(words) + ".", traces, layout, columns)
+    return Figure(title, "; ".join(words) + ".", traces, layout)
 
 
 def _time(time: float | None) -> float:
@@ -120,7 +104,7 @@ def _time_words(protocol: str, found: Sequence[tuple[ReadRun, float | None]], me
     reached = f"reached by {num or 'none'} of {len(found)}"
     if median == np.inf:
         return f"{protocol}: {reached}"
-    middle = seconds(median) + (" in the median" if len(found) > 1 else "")
+    middle = duration(median) + (" in the median" if len(found) > 1 else "")
     return f"{protocol}: {middle}, {reached}"
 
 
@@ -140,31 +124,24 @@ def _category(names: Sequence[str]) -> dict[str, Any]:
 # --- speed-ups ------------------------------------------------------------------------------------
 
 
-def compare_speedups(
-    ledgers: Sequence[Ledger],
-    target: float | None = None,
-    metric: str | None = None,
-    reference: str | None = None,
-) -> Figure:
+def compare_speedups(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
     """Speed-ups of the reference over the others, paired by seed, with their intervals.
 
     As `pisces.report.compare` has them: a run that ended without the target counts as a bound.
     """
     name, title = "compare-speedups", "speed-up to the target"
-    with held(ledgers):
-        target, metric = goal_of(ledgers, target, metric)
-        runs = [ReadRun.of(ledger) for ledger in ledgers]
-        if not runs or metric is None or target is None:
-            return nothing(name, title, NO_RUNS if not runs else "No target is set: give one.")
+    with compared(ledgers, goal, needs_target=True) as found:
+        if found.why_not:
+            return nothing(title, found.why_not)
         try:
-            rows = compare(runs, target, metric=metric, reference=reference)
+            rows = compare(found.runs, goal.needed, metric=goal.metric, reference=goal.reference)
         except RunError as error:
-            return nothing(name, title, f"{error}.")
+            return nothing(title, f"{error}.")
     others = [row for row in rows[1:] if row.speedup is not None]
     first = rows[0].protocol
     if not others:
         why = "is not known yet: it takes two protocols with a run that is over, of the same seed."
-        return nothing(name, title, f"How much faster {first} is {why}")
+        return nothing(title, f"How much faster {first} is {why}")
     looks = looks_of([row.protocol for row in rows])
     traces = [_speedup_trace(place, row, looks) for place, row in enumerate(others)]
     layout = layout_of(name, f"speed-up of {first} (1: none)", "", height=_height(len(others)))
@@ -173,11 +150,11 @@ def compare_speedups(
     line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1}
     layout["shapes"] = [{**line, "line": {"color": GREY, "width": 1.5, "dash": "dash"}}]
     words = "; ".join(_speedup_words(first, row) for row in others) + "."
-    return Figure(name, title, words, traces, layout, _speedup_columns(others))
+    return Figure(title, words, traces, layout)
 
 
 def _speedup_trace(place: int, row: Row, looks: Mapping[str, tuple[str, str]]) -> Trace:
-    low, high = _ends(row)
+    low, high = row.speedup_ends
     middle = row.speedup or 0.0
     return {
         "type": "scatter",
@@ -204,34 +181,15 @@ def _speedup_trace(place: int, row: Row, looks: Mapping[str, tuple[str, str]]) -
     }
 
 
-def _ends(row: Row) -> tuple[float | None, float | None]:
-    """The interval where there is one, else the range."""
-    if row.speedup_low is None and row.speedup_high is None:
-        return row.speedup_min, row.speedup_max
-    return row.speedup_low, row.speedup_high
-
-
 def _speedup_text(row: Row) -> str:
-    low, high = _ends(row)
     text = f"{row.speedup_bound} {row.speedup:.2f}x".strip()
+    if row.speedup_most is not None:
+        text = f"{row.speedup:.2f}x to {row.speedup_most:.2f}x"
     if row.num_pairs > 1:
-        ends = " to ".join("?" if end is None else f"{end:.2f}x" for end in (low, high))
-        is_interval = row.speedup_low is not None or row.speedup_high is not None
-        text += f", {'95 % interval' if is_interval else 'range'} {ends}"
+        ends = " to ".join("?" if end is None else f"{end:.2f}x" for end in row.speedup_ends)
+        text += f", {'95 % interval' if row.has_interval else 'range'} {ends}"
     return f"{text}, {counted(row.num_pairs, 'pair')}"
 
 
 def _speedup_words(first: str, row: Row) -> str:
     return f"{first} over {row.protocol}: {_speedup_text(row)}"
-
-
-def _speedup_columns(rows: Sequence[Row]) -> dict[str, list[Cell]]:
-    return {
-        "protocol": [row.protocol for row in rows],
-        "speedup": [row.speedup for row in rows],
-        "bound": [row.speedup_bound for row in rows],
-        "low": [_ends(row)[0] for row in rows],
-        "high": [_ends(row)[1] for row in rows],
-        "pairs": [row.num_pairs for row in rows],
-        "time_to_target_s": [row.time_to_target_s for row in rows],
-    }

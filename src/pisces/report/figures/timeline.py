@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from pisces.errors import ConfigError
+from pisces.report.arrays import Ints
 from pisces.report.figures import shades
 from pisces.report.figures.busy import busy_map
-from pisces.report.figures.figure import (
-    Cell,
-    Figure,
-    Ints,
-    Trace,
-    label,
-    layout_of,
-    nothing,
-    numbers,
-)
+from pisces.report.figures.figure import Figure, Trace, label, layout_of, nothing, numbers
 from pisces.report.figures.span import COLOURS, Span, in_words, span_of
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.tables import AGGREGATED, OUTCOMES
@@ -47,26 +40,30 @@ def timeline(
     until: float | None = None,
     first: int = 0,
     num: int = 40,
+    or_fewer: Sequence[int] = (),
 ) -> Figure:
     """Tasks of `num` clients from the `first` on (by id, of those that ever started), as bars.
 
-    Where the span holds too many tasks, each row is cut into pieces, which show how stale the
-    client's updates were, or what came of most of its work.
+    Where the span holds too many tasks, `or_fewer` clients are tried; where all are too many, each
+    row is cut into pieces, which show how stale the client's updates were, or what came of most of
+    its work.
     """
     if colour not in ("staleness", "outcome"):
         raise ConfigError(f"a timeline is coloured by staleness or outcome, not {colour!r}")
     with ledger.lock:
-        span = span_of(ledger, since, until, max(0, first), min(max(0, num), MOST_ROWS))
-        if span is None:
-            return nothing(NAME, TITLE, "No client was given a task yet.")
-        if len(span.tasks) > MOST_BARS:
-            return _shaded(ledger, span, colour)
-        return _bars(ledger, span, colour)
+        rows = [min(max(0, most), MOST_ROWS) for most in (num, *or_fewer)]
+        spans = [span_of(ledger, since, until, max(0, first), most) for most in rows]
+        known = [span for span in spans if span is not None]
+        if not known:
+            return nothing(TITLE, "No client was given a task yet.")
+        few = next((span for span in known if len(span.tasks) <= MOST_BARS), None)
+        return _shaded(ledger, known[0], colour) if few is None else _bars(ledger, few, colour)
 
 
 def _layout(span: Span) -> dict[str, Any]:
     layout = layout_of(NAME, "time (s)", "client", barmode="overlay")
-    layout["xaxis"]["range"] = [span.since, span.until]
+    if span.until > span.since:  # else it ended as it began
+        layout["xaxis"]["range"] = [span.since, span.until]
     layout["yaxis"] |= {
         "tickvals": list(range(len(span.names))),
         "ticktext": [label(name) for name in span.names],
@@ -90,9 +87,7 @@ def _bars(ledger: Ledger, span: Span, colour: Colouring) -> Figure:
             by_staleness = colour == "staleness" and code == AGGREGATED
             marker = _scale(ledger, span, here) if by_staleness else _plain(outcome)
             traces.append(_trace(ledger, span, here, outcome, marker))
-    return Figure(
-        NAME, TITLE, in_words(ledger, span), traces, _layout(span), _columns(ledger, span)
-    )
+    return Figure(TITLE, in_words(ledger, span), traces, _layout(span))
 
 
 def _trace(ledger: Ledger, span: Span, here: Ints, outcome: str, marker: dict[str, Any]) -> Trace:
@@ -143,19 +138,6 @@ def _hover(ledger: Ledger, span: Span, place: int, outcome: str) -> str:
     return f"{text}<br>{span.starts[place]:,.1f} to {span.ends[place]:,.1f} s"
 
 
-def _columns(ledger: Ledger, span: Span) -> dict[str, list[Cell]]:
-    tasks, rows = ledger.notes.tasks, span.tasks
-    staleness = tasks["staleness"][rows].tolist()
-    return {
-        "client": [span.clients[place] for place in span.places.tolist()],
-        "task": numbers(tasks["task"][rows]),
-        "started_at": numbers(span.starts),
-        "ended_at": numbers(tasks["ended_at"][rows]),
-        "outcome": [OUTCOMES[code] for code in tasks["outcome"][rows].tolist()],
-        "staleness": [None if value < 0 else value for value in staleness],
-    }
-
-
 # --- a shade per piece of time --------------------------------------------------------------------
 
 
@@ -165,5 +147,4 @@ def _shaded(ledger: Ledger, span: Span, colour: Colouring) -> Figure:
     words = f"{in_words(ledger, span)[:-1]}; too many to draw one by one: zoom in to see tasks."
     if len(traces) > 1:
         words += " Grey: at work, but nothing of it was aggregated."
-    columns = shades.columns(found, span.clients)
-    return Figure(NAME, TITLE, words, traces, _layout(span), columns)
+    return Figure(TITLE, words, traces, _layout(span))

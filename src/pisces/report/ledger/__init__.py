@@ -9,12 +9,13 @@ Only the run folder is read, never the run: nothing is locked, written or waited
 """
 
 from pisces.report.ledger.book import Ledger
-from pisces.report.ledger.overview import Overview, overview
+from pisces.report.ledger.overview import STATES, Overview, State, overview
 from pisces.report.ledger.rows import STATUSES, ClientRow, ClientRows, client_rows
 from pisces.report.ledger.story import FATES, ClientStory, Decision, TaskRow, client_story
 
 __all__ = [
     "FATES",
+    "STATES",
     "STATUSES",
     "ClientRow",
     "ClientRows",
@@ -22,6 +23,7 @@ __all__ = [
     "Decision",
     "Ledger",
     "Overview",
+    "State",
     "TaskRow",
     "client_rows",
     "client_story",

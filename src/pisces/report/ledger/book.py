@@ -14,12 +14,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from pisces.errors import RunError
 from pisces.record.lines import Line
 from pisces.record.reader import Run, sampled_log
-from pisces.record.writer import EVENTS
-from pisces.report.facts import Floats
-from pisces.report.ledger.checks import MOST, is_sound
-from pisces.report.ledger.follow import Follower
+from pisces.record.writer import CONFIG, EVENTS
+from pisces.report.arrays import Floats
+from pisces.report.ledger.checks import is_sound
+from pisces.report.ledger.follow import Follower, mark_of
 from pisces.report.ledger.names import Names
 from pisces.report.ledger.notes import Notes
 
@@ -59,7 +60,7 @@ class Ledger:
 
     def _begin(self) -> None:
         """Nothing is read yet."""
-        self.run = Run(self.path)  # a resume may have written another config
+        self._look_at_config()
         self.notes = Notes()
         self.names = Names(self.path)
         self.is_whole, self.share_read = False, 0.0
@@ -68,6 +69,16 @@ class Ledger:
         self.follower = Follower(self.path / EVENTS)
         self._inode = 0
         self._damaged = b""
+
+    @property
+    def is_sampled(self) -> bool:
+        """Has the log the lines of some clients only, so that nothing can be counted?"""
+        return self._damaged.startswith(SAMPLED)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Does a line keep the rest from being read?"""
+        return bool(self._damaged) and not self.is_sampled
 
     def read(self, most_s: float | None = None) -> bool:
         """Take in what was added, for at most so long; True: something new.
@@ -80,7 +91,15 @@ class Ledger:
             self._note_seen()
             return self.revision != before
 
+    def _look_at_config(self) -> None:
+        """Its mark is of before it is read: what changes in between is read again."""
+        self._config, self.run = mark_of(self.path / CONFIG), Run(self.path)
+
     def _read(self, until_s: float | None) -> None:
+        # A run's log is there before its config is, and a resume may write another.
+        if mark_of(self.path / CONFIG) != self._config:
+            self._look_at_config()
+            self._change()
         now = self.follower.look()
         try:
             with self.follower.open() as file:
@@ -206,14 +225,10 @@ class Ledger:
 
     def setting(self, table: str, key: str) -> Any:
         """What the config says there; None where it says nothing or cannot be read."""
-        from pisces.errors import RunError
-
         try:
-            value = self.run.setting(table, key)
+            return self.run.setting(table, key)
         except RunError:
             return None
-        is_absurd = type(value) is int and abs(value) >= MOST  # and no float any more
-        return None if is_absurd else value
 
 
 def parsed(lines: list[bytes]) -> list[Line]:

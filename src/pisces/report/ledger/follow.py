@@ -10,7 +10,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 CHUNK_BYTES = 1 << 18  # read at once, so that a short slice of time is one
 LONGEST_LINE = 1 << 24
@@ -27,6 +27,18 @@ class Look:
     num_bytes: int = 0
     inode: int = 0
     written_at: float | None = None
+
+
+Mark: TypeAlias = tuple[int, int, int]
+
+
+def mark_of(path: Path) -> Mark | None:
+    """Another one whenever the file is another or has changed; none where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class Follower:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pisces.record.writer import CLIENTS, read_file
+from pisces.report.ledger.follow import Mark, mark_of
 
 
 class Names:
@@ -14,16 +15,15 @@ class Names:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / CLIENTS
-        self._mark: tuple[int, int] | None = None
+        self._mark: Mark | None = None
         self._names: dict[int, str] = {}
 
     def all(self) -> dict[int, str]:
         """Every name told so far; none where clients have only numbers."""
-        with suppress(OSError):
-            found = self._path.stat()
-            mark = (found.st_size, found.st_mtime_ns)
-            if mark != self._mark:
-                self._mark, self._names = mark, dict(_pairs(read_file(self._path)))
+        mark = mark_of(self._path)
+        if mark not in (None, self._mark):
+            with suppress(OSError):
+                self._names, self._mark = dict(_pairs(read_file(self._path))), mark
         return self._names
 
 

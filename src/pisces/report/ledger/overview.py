@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from pisces.errors import RunError
+from pisces.record.writer import SUMMARY
 from pisces.report.ledger.book import Ledger
-from pisces.report.ledger.pace import is_locked, is_written, left, silent_s, speeds_of
 from pisces.report.ledger.rows import STATUSES, status_codes
 from pisces.report.ledger.summary import (
     ReadRun,
@@ -19,10 +19,20 @@ from pisces.report.ledger.summary import (
     reached_at,
     target_of,
 )
-from pisces.report.ledger.tables import WAITING
-from pisces.stop import lower_is_better
+from pisces.report.ledger.tables import LEFT, WAITING
+from pisces.report.ledger.wall import (
+    PATIENCE_S,
+    is_locked,
+    is_written,
+    left,
+    silent_s,
+    speeds_of,
+)
 
-State: TypeAlias = Literal["empty", "running", "silent", "interrupted", "finished"]
+State: TypeAlias = Literal[
+    "running", "silent", "interrupted", "finished", "empty", "unbegun", "damaged", "sampled"
+]
+STATES: tuple[State, ...] = get_args(State)
 Clock: TypeAlias = Literal["virtual", "wall"]
 
 
@@ -30,9 +40,11 @@ Clock: TypeAlias = Literal["virtual", "wall"]
 class Overview:
     """A run at a glance; None is what is not known.
 
-    `state`: `empty` (no line yet), `running` (the log grows, or a process holds it), `silent` (it
-    has no end, and nobody writes it: killed, or broken off; see `silent_s`), `interrupted` (it
-    stopped and may be resumed), `finished`. `reason` is why it stopped. `at` counts the run's own
+    `state`: `empty` (no line yet), `unbegun` (and nobody is about to write one), `running` (the log
+    grows, or a process holds it), `silent` (it has no end, and nobody writes it: killed, or broken
+    off; see `silent_s`), `interrupted` (it stopped and may be resumed), `finished`, `damaged`
+    (nobody writes it, and its end cannot be read), `sampled` (its log has some clients' lines only,
+    and is not counted). `reason` is why it stopped. `at` counts the run's own
     seconds, by its `clock`; `silent_s`, `left_s` those of the wall. `staleness_now` is the mean of
     updates that wait, counted up to now, or else of those last aggregated. `updates_per_s` is over
     the last tenth of the run, `updates_per_wall_s` as it was seen growing.
@@ -54,10 +66,9 @@ class Overview:
     target: float | None
     is_target_known: bool  # else there may be one that nobody told yet
     time_to_target_s: float | None
-    lower_is_better: bool
-    metrics: dict[str, float | None]  # all of them, last values
     concurrency: int | None
     num_clients: int  # that ever joined
+    num_worked: int  # of these, that were ever given a task
     num_running: int
     num_idle: int  # there, trusted, without work
     num_buffered: int  # updates that wait
@@ -71,6 +82,7 @@ class Overview:
     num_called_off: int
     num_under_way: int  # when the run stopped
     num_left: int
+    num_lost: int  # tasks whose client left
     num_outliers: int
     updates_per_s: float | None
     updates_per_wall_s: float | None
@@ -119,10 +131,9 @@ def _overview(ledger: Ledger) -> Overview:
         target=target,
         is_target_known=is_target_known(ledger),
         time_to_target_s=None if metric is None else reached_at(ledger, target, metric),
-        lower_is_better=metric is not None and lower_is_better(metric),
-        metrics=total["final"],
         concurrency=concurrency if type(concurrency) is int else None,
         num_clients=total["num_clients"],
+        num_worked=total["num_clients_started"],
         num_running=notes.num_running,
         num_idle=num_of["idle"] + num_of["new"],
         num_buffered=notes.num_waiting,
@@ -136,6 +147,7 @@ def _overview(ledger: Ledger) -> Overview:
         num_called_off=total["num_called_off"] - total["num_under_way"],
         num_under_way=total["num_under_way"],
         num_left=total["num_left"],
+        num_lost=int(np.count_nonzero(notes.tasks["outcome"] == LEFT)),
         num_outliers=total["num_outliers"],
         updates_per_s=_updates_per_s(ledger),
         updates_per_wall_s=speeds.get("updates"),
@@ -152,11 +164,27 @@ def _overview(ledger: Ledger) -> Overview:
 
 
 def _state(ledger: Ledger) -> State:
+    if ledger.is_sampled:
+        return "sampled"
+    if ledger.is_damaged and ledger.notes.reason is None and not _goes_on(ledger):
+        return "damaged"
     if not ledger.notes.num_lines:
-        return "running" if is_locked(ledger.follower.last.inode) else "empty"
+        return _state_before_lines(ledger)
     if ledger.notes.reason is not None:
         return "interrupted" if ledger.notes.reason == "interrupted" else "finished"
     return "running" if is_written(ledger) else "silent"
+
+
+def _goes_on(ledger: Ledger) -> bool:
+    """Does somebody write on behind what cannot be read? Whatever has a summary is over."""
+    is_over = (ledger.path / SUMMARY).exists() and not is_locked(ledger.follower.last.inode)
+    return not is_over and is_written(ledger)
+
+
+def _state_before_lines(ledger: Ledger) -> State:
+    if is_locked(ledger.follower.last.inode):
+        return "running"
+    return "unbegun" if (silent_s(ledger) or 0.0) > PATIENCE_S else "empty"
 
 
 def is_journalled(ledger: Ledger) -> bool:

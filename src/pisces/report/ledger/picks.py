@@ -24,6 +24,7 @@ class Picks:
     def __init__(self) -> None:
         self.decisions, self.scores, self.values = t.Decisions(), t.Scores(), t.Values()
         self.terms: list[tuple[str, ...]] = []  # each set of names that scores had
+        self._row_of_terms: dict[tuple[str, ...], int] = {}
 
     @property
     def num_bytes(self) -> int:
@@ -58,9 +59,10 @@ class Picks:
         if not names:
             return -1
         found = tuple(names)
-        if found not in self.terms:
+        row = self._row_of_terms.setdefault(found, len(self.terms))
+        if row == len(self.terms):
             self.terms.append(found)
-        return self.terms.index(found)
+        return row
 
     def _note(
         self,
@@ -101,10 +103,10 @@ class Picks:
         known = np.flatnonzero(rows >= 0)
         firsts = self.scores["first"][rows[known]]
         sets = self.decisions["terms"][self.scores["decision"][rows[known]]]
-        for number, names in enumerate(self.terms):
-            if name in names:
-                here = (sets == number) & (firsts >= 0)
-                found[known[here]] = self.values["value"][firsts[here] + names.index(name)]
+        # The last stands for a decision without terms, whose place is -1.
+        places = np.array([n.index(name) if name in n else -1 for n in (*self.terms, ())])[sets]
+        here = (places >= 0) & (firsts >= 0)
+        found[known[here]] = self.values["value"][firsts[here] + places[here]]
         return found
 
     def terms_of(self, row: int) -> dict[str, float | None]:

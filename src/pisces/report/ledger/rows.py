@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from pisces.errors import ConfigError
 from pisces.report.ledger.book import Ledger
 
 Status: TypeAlias = Literal["running", "waiting", "idle", "new", "gone", "distrusted"]
-STATUSES: tuple[Status, ...] = ("running", "waiting", "idle", "new", "gone", "distrusted")
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,6 @@ class ClientRows:
     first: int
     rows: tuple[ClientRow, ...]
     terms: tuple[str, ...]  # names that scores are made of
-    statuses: dict[str, int]  # how many of each, of all
 
 
 def client_rows(
@@ -87,14 +86,12 @@ def _client_rows(
     places = fits[np.lexsort((ids, -keys if descending else keys, ~is_known))]
     first = max(0, first)
     page = places[first : first + max(0, num)]
-    counts = np.bincount(codes, minlength=len(STATUSES)).tolist()
     return ClientRows(
         total=len(clients),
         found=len(fits),
         first=first,
         rows=tuple(row_of(ledger, int(place), codes) for place in page),
         terms=ledger.notes.picks.names,
-        statuses=dict(zip(STATUSES, counts, strict=True)),
     )
 
 

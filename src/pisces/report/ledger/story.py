@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from pisces.report.ledger.rows import ClientRow, count_or_none, number_or_none, 
 from pisces.report.ledger.tables import AGGREGATED, DROPPED, OUTCOMES, WAITING, Tasks
 
 Fate: TypeAlias = Literal["picked", "passed over", "running", "waiting", "gone", "distrusted"]
-FATES: tuple[Fate, ...] = ("picked", "passed over", "running", "waiting", "gone", "distrusted")
+FATES: tuple[Fate, ...] = get_args(Fate)
 Outcome: TypeAlias = Literal[
     "running", "waiting", "aggregated", "dropped", "failed", "called off", "left", "cut off"
 ]
@@ -25,7 +25,7 @@ ALWAYS: dict[str, str] = {
     "running": "It was training then.",
     "waiting": "Its update waited to be aggregated.",
     "gone": "It was not there.",
-    "distrusted": "Distrusted: it has no credits left.",
+    "distrusted": "Distrusted: it has no credits left, and its score does not count.",
 }
 NO_DECISIONS = (
     "This log does not say why clients were picked: it was recorded without decisions, "
@@ -75,8 +75,8 @@ class Decision:
 class ClientStory:
     """Facts, a page of tasks and one of decisions of a client, newest first.
 
-    `fates` count all decisions since it joined, of which `num_decisions` are of the fate asked for.
-    `is_doubted`: its last update was taken for an outlier and dropped.
+    `outcomes` count all its tasks, `fates` all decisions since it joined, of which `num_decisions`
+    are of the fate asked for. `is_doubted`: its last update was taken for an outlier and dropped.
     """
 
     facts: ClientRow
@@ -85,6 +85,7 @@ class ClientStory:
     num_outliers: int
     is_doubted: bool
     num_tasks: int
+    outcomes: dict[str, int]
     tasks: tuple[TaskRow, ...]
     first_task: int
     fates: dict[str, int]
@@ -129,6 +130,7 @@ def _story(
     wanted = np.flatnonzero(codes == FATES.index(fate)) if fate else np.arange(len(codes))
     page = wanted[::-1][first : first + num].tolist()
     counts = np.bincount(codes, minlength=len(FATES)).tolist()
+    outcomes = np.bincount(tasks["outcome"][own], minlength=len(OUTCOMES)).tolist()
     return ClientStory(
         facts=row_of(ledger, row),
         joined_at=number_or_none(clients["joined_at"][row].item()),
@@ -136,6 +138,7 @@ def _story(
         num_outliers=int(np.count_nonzero(tasks["is_outlier"][own])),
         is_doubted=_is_doubted(tasks, own),
         num_tasks=len(own),
+        outcomes=dict(zip(OUTCOMES, outcomes, strict=True)),
         tasks=tuple(_task(ledger, int(task)) for task in own[::-1][first_task : first_task + num]),
         first_task=first_task,
         fates=dict(zip(FATES, counts, strict=True)),
@@ -224,14 +227,14 @@ class History:
         is_picked = np.zeros(len(lines), bool)
         own = self._scored_in[self._picks.scores["is_picked"][self._scored]]
         is_picked[own[own >= since] - since] = True
-        told = {
+        told: dict[Fate, NDArray[np.bool_]] = {
             "picked": is_picked,
             "distrusted": is_distrusted,
             "gone": is_gone,
             "running": is_running,
             "waiting": is_waiting,
         }
-        codes = [FATES.index(cast(Fate, name)) for name in told]
+        codes = [FATES.index(name) for name in told]
         found: NDArray[np.int64] = np.select([*told.values()], codes, FATES.index("passed over"))
         return found
 

@@ -13,11 +13,11 @@ import numpy as np
 from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.record.sound import is_summary
-from pisces.record.summary import time_to_target
+from pisces.record.summary import metric_among, time_to_target
 from pisces.record.writer import SUMMARY, read_file
-from pisces.report.facts import Floats
+from pisces.report.arrays import Floats
 from pisces.report.ledger.book import Ledger
-from pisces.stop import lower_is_better
+from pisces.stop import lower_is_better, meets
 
 
 def counted(ledger: Ledger) -> dict[str, Any]:
@@ -80,10 +80,9 @@ def reached_at(ledger: Ledger, target: float | None, metric: str) -> float | Non
 def metric_of(ledger: Ledger) -> str | None:
     """The metric a run is about: that of `stop`, or the best known of those there are."""
     wanted = ledger.setting("stop", "metric")
-    known = ledger.metrics
-    first = [wanted] if isinstance(wanted, str) else []
-    preferred = [name for name in (*first, "accuracy", "perplexity", "loss") if name in known]
-    return next(iter([*preferred, *known]), None)
+    if wanted is None and _is_told_later(ledger):
+        wanted = _summary(ledger).get("metric")
+    return metric_among(wanted, ledger.metrics) if ledger.metrics else None
 
 
 def target_of(ledger: Ledger) -> float | None:
@@ -95,18 +94,26 @@ def target_of(ledger: Ledger) -> float | None:
     return float(target) if is_number else None
 
 
+def stopped_short_of(ledger: Ledger, target: float, metric: str) -> float | None:
+    """The lower value that was good enough for the run; it says nothing of this target then."""
+    with ledger.lock:
+        is_cut = ledger.notes.reason == "target" and metric_of(ledger) == metric
+        own = target_of(ledger) if is_cut else None
+    return None if own is None or meets(own, target, metric) else own
+
+
 def is_target_known(ledger: Ledger) -> bool:
     """Is it known whether there is a target? Of a run made by a program its summary tells."""
     return not _is_told_later(ledger) or "target" in _summary(ledger)
 
 
 def _is_told_later(ledger: Ledger) -> bool:
-    """Was the run made in Python, or has it no config? Then none of its settings are written."""
+    """Has the run no config, or one of a program that did not write what it stops at?"""
     try:
         config = ledger.run.config
     except RunError:
         return True
-    return not config or "made_in" in config
+    return not config or ("made_in" in config and "stop" not in config)
 
 
 def _summary(ledger: Ledger) -> dict[str, Any]:

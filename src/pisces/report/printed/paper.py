@@ -21,6 +21,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from pisces.errors import ConfigError, RunError
+from pisces.quantities import plain_text
 from pisces.record.writer import replace_file
 
 PANEL = (3.2, 2.7)  # width and height in inches of one of several panels
@@ -121,7 +122,7 @@ SCREEN = Paper()
 
 def literal(text: str) -> str:
     """The text as it stands: between two dollar signs matplotlib would read formulas."""
-    return text.replace("$", r"\$")
+    return plain_text(text, but="\n").replace("$", r"\$")
 
 
 def drawable(path: str | Path) -> Path:

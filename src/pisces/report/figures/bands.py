@@ -3,52 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from pisces.record.reader import Run
-from pisces.report.compare import by_protocol
-from pisces.report.figures.comparison import looks_of
-from pisces.report.figures.figure import (
-    Figure,
-    Trace,
-    across,
-    counted,
-    label,
-    layout_of,
-    nothing,
-    numbers,
-    thinned,
-    told,
-)
-from pisces.report.sheets import BAND, Floats, band
+from pisces.quantities import counted, told
+from pisces.report.arrays import Floats
+from pisces.report.band import BAND, band
+from pisces.report.compare import grouped
+from pisces.report.figures.comparison import RUNS_OVER_TIME, compared, looks_of
+from pisces.report.figures.figure import Figure, Trace, label, nothing, numbers, over_time, thinned
+from pisces.report.goal import Goal
+from pisces.report.ledger import Ledger
 
 NAME = "bands"
 MOST_POINTS = 400  # of one line
 
 
-def median_curves(runs: Sequence[Run], target: float | None, metric: str) -> Figure:
+def median_curves(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
     """A metric against time: a line per protocol, and around it the least to the greatest."""
-    title = f"{told(metric)} of {counted(len(runs), 'run')}"
-    groups = {name: list(own.values()) for name, own in by_protocol(runs).items()}
+    with compared(ledgers, goal) as found:
+        if found.why_not:
+            return nothing(RUNS_OVER_TIME, found.why_not)
+        groups = grouped(found.runs)
+        curves_of = {p: [run.curve(goal.metric) for run in own] for p, own in groups.items()}
+    title = f"{told(goal.metric)} of {counted(len(ledgers), 'run')}"
     looks, traces = looks_of(list(groups)), []
-    columns: dict[str, list[Any]] = {k: [] for k in ("protocol", "time_s", "low", "median", "high")}
-    for name, own in groups.items():
-        curves = [curve for curve in (run.curve(metric) for run in own) if len(curve[0])]
-        grid, low, middle, high = band(curves)
-        if not len(grid):
-            continue
-        traces += _traces(name, looks[name], grid, low, middle, high)
-        columns["protocol"] += [name] * len(grid)
-        for key, values in (("time_s", grid), ("low", low), ("median", middle), ("high", high)):
-            columns[key] += numbers(values)
-    if not traces:
-        return nothing(NAME, title, "Nothing was evaluated.")
-    goal = {} if target is None else across(target, f"target {target:g}")
-    layout = layout_of(NAME, "time (s)", told(metric), **goal)
-    layout["xaxis"]["rangemode"] = "tozero"
-    return Figure(NAME, title, f"{BAND}.", traces, layout, columns)
+    for name, curves in curves_of.items():
+        grid, low, middle, high = band([curve for curve in curves if len(curve[0])])
+        if len(grid):
+            traces += _traces(name, looks[name], grid, low, middle, high)
+    return Figure(title, f"{BAND}.", traces, over_time(NAME, goal))
 
 
 def _traces(

@@ -1,4 +1,4 @@
-"""Pictures of runs side by side, saved as PNG, SVG or PDF by the file's suffix.
+"""Pictures of runs side by side.
 
 Every figure is an object of its own, so it works without a display and from several threads.
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,23 +16,23 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pisces.errors import RunError
+from pisces.quantities import told
 from pisces.record.reader import Run
-from pisces.report.compare import by_protocol
-from pisces.report.paper import SCREEN, Paper, drawable, literal, save
-from pisces.report.picked import Part, are_alike, draw_picks
-from pisces.report.sheets import (
-    BAND,
-    MIDDLE,
+from pisces.report.band import BAND, MIDDLE
+from pisces.report.compare import grouped
+from pisces.report.goal import Goal
+from pisces.report.printed.paper import SCREEN, Paper, literal
+from pisces.report.printed.picked import Part, are_alike, draw_picks
+from pisces.report.printed.sheets import (
     MOST_SHADED,
-    Style,
     add_legend,
     at_most_one,
     draw_curves,
     draw_target,
     sheet_of,
-    styles_of,
     tidy,
 )
+from pisces.report.styles import Style, styles_of
 
 MAX_BARS = 40
 
@@ -47,75 +46,40 @@ class _Group:
     style: Style
 
 
-def accuracy_over_time(
-    runs: Iterable[Run],
-    path: str | Path,
-    target: float | None = None,
-    *,
-    metric: str = "accuracy",
-) -> bool:
-    """Save `curves`; False, and no file, where nothing was evaluated."""
-    return _saved(lambda: curves(runs, target, metric=metric), path)
-
-
-def time_to_target(
-    runs: Iterable[Run], path: str | Path, target: float, *, metric: str = "accuracy"
-) -> None:
-    """Save `times`."""
-    _saved(lambda: times(runs, target, metric=metric), path)
-
-
-def staleness(runs: Iterable[Run], path: str | Path) -> None:
-    """Save `histograms`."""
-    _saved(lambda: histograms(runs), path)
-
-
-def involvement(runs: Iterable[Run], path: str | Path) -> None:
-    """Save `picks`."""
-    _saved(lambda: picks(runs), path)
-
-
-def curves(
-    runs: Iterable[Run],
-    target: float | None = None,
-    *,
-    metric: str = "accuracy",
-    paper: Paper = SCREEN,
-) -> Figure | None:
+def curves(runs: Iterable[Run], goal: Goal, *, paper: Paper = SCREEN) -> Figure | None:
     """A metric against time: per protocol the median over seeds and, of a few, their range.
 
     A run that has ended keeps its last value, as long as half of them go on. Markers show the
     median time to the target. None where nothing was evaluated.
     """
     groups = list(_groups(runs))
-    if not any(_has_values(run, metric) for group in groups for run in group.runs):
+    if not any(_has_values(run, goal.metric) for group in groups for run in group.runs):
         return None
     with paper.drawing():
         figure = Figure(figsize=paper.alone, layout="constrained")
         axes = tidy(figure.subplots())
         shaded = len(groups) <= MOST_SHADED
         for group in groups:
-            _draw_group(axes, group, target, metric, shaded=shaded)
-        if target is not None:
-            draw_target(axes, target)
+            _draw_group(axes, group, goal, shaded=shaded)
+        if goal.target is not None:
+            draw_target(axes, goal.target)
         if any(len(group.runs) > 1 for group in groups):
             axes.set_title(paper.folded(BAND if shaded else MIDDLE), fontsize="small")
-        axes.set(xlabel="time (s)", ylabel=literal(metric.replace("_", " ")))
+        axes.set(xlabel="time (s)", ylabel=literal(told(goal.metric)))
         axes.margins(x=0)
         axes.set_xlim(left=0)
-        at_most_one(axes, metric, target or 0.0)
+        at_most_one(axes, goal.metric, goal.target or 0.0)
         add_legend(figure, axes, paper)
     return figure
 
 
-def times(
-    runs: Iterable[Run], target: float, *, metric: str = "accuracy", paper: Paper = SCREEN
-) -> Figure:
+def times(runs: Iterable[Run], goal: Goal, *, paper: Paper = SCREEN) -> Figure:
     """How long each protocol took, the quickest on top: a bar to the median, a dot per seed.
 
     A run that ended without meeting the target is an open triangle where it ended; where half or
     more did, the bar is hatched: the median lies beyond.
     """
+    metric, target = goal.metric, goal.needed
     groups = sorted(_groups(runs), key=lambda group: _typical_s(group, target, metric))
     with paper.drawing():
         figure = Figure(figsize=paper.rows(len(groups)), layout="constrained")
@@ -127,7 +91,7 @@ def times(
         axes.set_yticks(range(len(groups)), [literal(group.name) for group in groups])
         axes.invert_yaxis()
         axes.set_xlim(left=0)
-        axes.set_xlabel(literal(f"time to {metric.replace('_', ' ')} {target:g} (s)"))
+        axes.set_xlabel(literal(f"time to {told(metric)} {target:g} (s)"))
         title = "bar: median; dot: a seed; triangle: ended without it"
         axes.set_title(paper.folded(title), fontsize="small")
     return figure
@@ -175,33 +139,23 @@ def picks(runs: Iterable[Run], *, paper: Paper = SCREEN) -> Figure:
     return figure
 
 
-def _saved(make: Callable[[], Figure | None], path: str | Path) -> bool:
-    path = drawable(path)  # before anything is read or drawn
-    figure = make()
-    if figure is not None:
-        save(figure, path)
-    return figure is not None
-
-
 def _has_values(run: Run, metric: str) -> bool:
     return bool(np.isfinite(run.curve(metric)[1]).any())
 
 
 def _groups(runs: Iterable[Run]) -> Iterator[_Group]:
-    groups = by_protocol(runs)
+    groups = grouped(runs)
     if not groups:
         raise RunError("there are no runs to draw: give at least one run folder")
     for name, style in styles_of(groups).items():
-        yield _Group(name, list(groups[name].values()), style)
+        yield _Group(name, groups[name], style)
 
 
 # --- curves ---------------------------------------------------------------------------------------
 
 
-def _draw_group(
-    axes: Axes, group: _Group, target: float | None, metric: str, *, shaded: bool
-) -> None:
-    label = literal(group.name)
+def _draw_group(axes: Axes, group: _Group, goal: Goal, *, shaded: bool) -> None:
+    label, metric, target = literal(group.name), goal.metric, goal.target
     if target is not None:
         times = [run.time_to_target(target, metric) for run in group.runs]
         label += f": {_reached(times)}"

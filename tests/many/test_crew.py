@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pisces.cli.many import Crew, Job, Where
 from pisces.config import Config
 from pisces.errors import RunError
+from pisces.many.crew import Crew
+from pisces.many.jobs import Job
+from pisces.many.where import Where
 from pisces.progress.standing import Standing
 from pisces.tables import StopAt
 

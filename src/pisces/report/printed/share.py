@@ -1,6 +1,6 @@
 """What people share of runs: single pictures in print quality, and the numbers behind them.
 
-from pisces.report.share import picture, table
+from pisces.report.printed.share import picture, table
 
 runs = [pisces.load("runs/demo/pisces-seed1")]
 picture(runs, "timeline", "timeline.pdf", width=3.3)
@@ -18,8 +18,9 @@ from typing import Any
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
 from pisces.record.writer import replace_file
-from pisces.report.gallery import PICTURES, Columns, Material, chosen, drawn
-from pisces.report.paper import Paper, drawable, save
+from pisces.report.goal import Goal
+from pisces.report.printed.gallery import PICTURES, Columns, Material, chosen, drawn
+from pisces.report.printed.paper import Paper, drawable, save
 
 WIDTHS = {"column": 3.3, "page": 7.0}  # inches of what most papers have
 NARROWEST, WIDEST = 2.0, 40.0
@@ -34,13 +35,15 @@ def picture(
     runs: Sequence[Run],
     name: str,
     path: str | Path,
+    goal: Goal | None = None,
     *,
-    target: float | None = None,
-    metric: str = "accuracy",
     width: float = WIDTHS["page"],
 ) -> None:
-    """Draw the figure of that name to a PNG, SVG or PDF file, so many inches wide."""
-    path, material = drawable(path), Material(runs, target, metric)
+    """Draw the figure of that name to a PNG, SVG or PDF file, so many inches wide.
+
+    Without a goal it is what the runs are about.
+    """
+    path, material = drawable(path), Material(runs, goal or Goal.of(runs))
     chosen([name], material)
     if not _draw(name, material, path, Paper(width_of(width))):
         raise RunError(f"figure {name!r}: {PICTURES[name].empty}; choose another")
@@ -50,12 +53,10 @@ def table(
     runs: Sequence[Run],
     name: str,
     path: str | Path,
-    *,
-    target: float | None = None,
-    metric: str = "accuracy",
+    goal: Goal | None = None,
 ) -> None:
     """Write the numbers behind the figure of that name to a CSV file."""
-    material = Material(runs, target, metric)
+    material = Material(runs, goal or Goal.of(runs))
     chosen([name], material)
     write_csv(Path(path), PICTURES[name].columns(material))
 
@@ -112,7 +113,7 @@ def write_csv(path: Path, columns: Columns) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([_cell(name) for name in columns])
     writer.writerows([_cell(v) for v in row] for row in zip(*columns.values(), strict=True))
-    replace_file(path, text.getvalue().encode())
+    replace_file(path, text.getvalue().encode(errors="replace"))
 
 
 def _cell(value: Any) -> Any:
@@ -120,8 +121,10 @@ def _cell(value: Any) -> Any:
         return int(value)
     if isinstance(value, float) and value != value:
         return None
-    is_formula = isinstance(value, str) and value.startswith(FORMULAS)
-    return f"'{value}" if is_formula else value
+    if not isinstance(value, str):
+        return value
+    # A carriage return would begin another row: csv does not quote it.
+    return ("'" if value.startswith(FORMULAS) else "") + value.replace("\r", " ")
 
 
 def _tell(name: str, material: Material, path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Many runs at once, in one-thread worker processes, or wherever a pool makes them.
+"""Who has many runs made at once, wherever a pool makes them.
 
 The parent learns how they are doing from their run folders. When it must stop (Ctrl-C, SIGTERM, or
 a run that failed) it interrupts the runs under way, which end cleanly with what they have, and
@@ -7,87 +7,27 @@ starts no more. Workers do not outlive it, however it ends.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import shutil
 import signal
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
 
-from pisces import config
-from pisces.cli.console import stderr
-from pisces.config import Config
-from pisces.errors import ConfigError, RunError
+from pisces.errors import RunError
+from pisces.many.jobs import Job
+from pisces.many.where import Where
 from pisces.progress import screen
 from pisces.progress.boards import Board
 from pisces.progress.showing import REFRESH_S, Manner, shown
 from pisces.progress.standing import Standing
-from pisces.record.reader import called
 from pisces.record.tail import Tail
-from pisces.record.writer import EVENTS
 from pisces.signals import ends
-from pisces.train.processes import born_deaf, end_with_parent, stay_deaf
-
-if TYPE_CHECKING:
-    from pisces.parts import Simulation
 
 MOST_BROKEN = 3  # processes that died around a run before it is given up
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A run to be made; `again`, in the place of what is there."""
-
-    config: Config
-    out: Path
-    again: bool = False
-
-    @property
-    def name(self) -> str:
-        """What its protocol is called."""
-        return called(self.config.model_dump())
-
-
-def jobs_of(base: Config, protocols: Sequence[str], seeds: Sequence[int], out: Path) -> list[Job]:
-    """One job per seed and protocol; what cannot run is refused before anything starts."""
-    from pisces import build
-
-    if not protocols:
-        raise ConfigError("--protocols needs at least one protocol, such as pisces,fedbuff")
-    if base.record.share < 1:
-        raise ConfigError(
-            f"record.share: must be 1 in a comparison, which counts whole logs, not "
-            f"{base.record.share}"
-        )
-    jobs = []
-    for seed in seeds:
-        for protocol in protocols:
-            one = build.resolved(base.model_copy(update={"protocol": protocol, "seed": seed}))
-            jobs.append(Job(one, out / f"{called(one.model_dump())}-seed{seed}"))
-    _check(jobs[: len(protocols)])
-    return jobs
-
-
-def _check(jobs: Sequence[Job]) -> None:
-    """Refuse settings that do not suit one of these, which differ in nothing but the protocol."""
-    from pisces import build
-
-    world: Simulation | None = None  # data and model are the same for all
-    for job in jobs:
-        try:
-            policies = build.policies_of(job.config)
-            world = replace(world, policies=policies) if world else build.simulation(job.config)
-        except ConfigError as error:
-            is_told = len(jobs) == 1 or f"protocols.{job.config.protocol}" in str(error)
-            raise error if is_told else ConfigError(f"{job.config.protocol}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +51,6 @@ def run_all(jobs: Sequence[Job], where: Where, manner: Manner) -> bool:
     return crew.interrupted
 
 
-def has_begun(run: Path) -> bool:
-    """Is there anything in its record?"""
-    events = run / EVENTS
-    return events.exists() and events.stat().st_size > 0
-
-
-def at_once(config: Config) -> int:
-    """How many runs to make at a time: one per core; on a GPU two, for one decides meanwhile.
-
-    One, where that has a cluster to itself.
-    """
-    from pisces.machine import device_of, num_cores
-
-    if config.train.backend == "ray":
-        return 1
-    return 2 if device_of(config.train.device).type == "cuda" else num_cores()
-
-
 @dataclass(slots=True, eq=False)
 class _Work:
     """A job and how it is doing."""
@@ -146,57 +68,6 @@ class _Work:
                 self.num_restarts = self.tail.num_restarts
                 self.standing.begin_anew()
             self.standing.add(line)
-
-
-class Pool(Protocol):
-    """Where runs are made.
-
-    `one_spoils_all`: after a run that failed or was killed, others are made in a pool of their own.
-    """
-
-    one_spoils_all: bool
-
-    def submit_run(self, job: Job) -> Future[None]:
-        """Make a run."""
-        ...
-
-    def interrupt(self) -> None:
-        """Have all runs under way end early; asked again and again until they have."""
-        ...
-
-    def shutdown(self) -> None:
-        """Let go of everybody; no run is under way."""
-        ...
-
-
-class Processes(ProcessPoolExecutor):
-    """Processes of this machine, which share its cores."""
-
-    one_spoils_all = True
-
-    def __init__(self, num_workers: int) -> None:
-        from pisces.machine import num_cores  # torch is slow to import
-
-        context = multiprocessing.get_context("spawn")
-        super().__init__(num_workers, context, initializer=prepare)
-        self._num_cores = max(1, num_cores() // num_workers)
-
-    def submit_run(self, job: Job) -> Future[None]:
-        """Make it in the next process that is free."""
-        with born_deaf():
-            return self.submit(make_run, job, self._num_cores)
-
-    def interrupt(self) -> None:
-        """As Ctrl-C does."""
-        interrupt_children()
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Where runs are made, and how many at a time."""
-
-    num_workers: int
-    pool: Callable[[int], Pool] = Processes
 
 
 class Crew:
@@ -241,7 +112,7 @@ class Crew:
             screen.forget_if_closed()
         if busy and self.interrupted:
             runs = "the run" if len(busy) == 1 else f"the {len(busy)} runs"
-            stderr.print(f"waiting for {runs} under way to be saved", highlight=False)
+            screen.say(f"waiting for {runs} under way to be saved")
         while busy:
             self._pool.interrupt()  # again and again: one that is being set up does not listen yet
             busy = wait(busy, REFRESH_S).not_done
@@ -301,47 +172,3 @@ class Crew:
         work.tail, work.num_restarts = Tail(work.job.out), 0
         work.standing.begin_anew()
         self._todo.append(work)
-
-
-def interrupt_children() -> None:
-    """Of this process, all."""
-    for child in multiprocessing.active_children():
-        if child.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGINT)
-
-
-# --- in the workers -------------------------------------------------------------------------------
-
-
-def prepare() -> None:
-    """Be deaf to Ctrl-C until there is a run to interrupt, and end with the parent."""
-    stay_deaf()
-    end_with_parent()
-
-
-def make_run(job: Job, num_cores: int) -> None:
-    """Make a run that has so many cores to itself."""
-    from pisces import build, tracking
-    from pisces.simulation import run
-
-    simulation = build.simulation(job.config)
-    if simulation.workers is None and simulation.backend in ("auto", "pool"):
-        simulation = replace(simulation, workers=num_cores)
-    before = signal.signal(signal.SIGINT, _interrupt_once)
-    try:
-        run(
-            simulation,
-            protocol=job.name,
-            out=job.out,
-            config_text=config.to_toml(job.config),
-            trackers=tracking.of(job.config.record, job.out),
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _interrupt_once(_signal: int, _frame: FrameType | None) -> None:
-    """End the run under way; while it is being saved nothing interrupts it again."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise KeyboardInterrupt

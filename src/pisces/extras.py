@@ -1,4 +1,4 @@
-"""Packages that only some executors need."""
+"""Packages that only some rooms need."""
 
 from __future__ import annotations
 

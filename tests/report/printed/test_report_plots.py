@@ -13,8 +13,13 @@ from matplotlib.figure import Figure
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
-from pisces.report.plots import accuracy_over_time, involvement, staleness, time_to_target
-from pisces.report.sheets import COLOURS, at_most_one, band, styles_of
+from pisces.report.band import band
+from pisces.report.goal import Goal
+from pisces.report.printed.gallery import Material, drawn
+from pisces.report.printed.paper import save
+from pisces.report.printed.share import picture
+from pisces.report.printed.sheets import at_most_one
+from pisces.report.styles import COLOURS, styles_of
 
 MakeRun = Callable[..., Run]
 
@@ -35,6 +40,14 @@ def runs(make_run: MakeRun) -> list[Run]:
         make_run("oort", 1, {20.0: 0.3, 90.0: 0.7}, lines=LINES),
         make_run("fedavg", 1, {}),
     ]
+
+
+def draw(name: str, runs: list[Run], path: Path, target: float | None = None) -> bool:
+    """As beside the runs; False where there is nothing to draw."""
+    figure = drawn(name, Material(runs, Goal("accuracy", target)))
+    if figure is not None:
+        save(figure, path)
+    return figure is not None
 
 
 def words(path: Path) -> list[str]:
@@ -105,7 +118,7 @@ def test_a_band_of_nothing_is_empty() -> None:
 
 
 def test_accuracy_names_every_protocol_and_its_time(runs: list[Run], tmp_path: Path) -> None:
-    accuracy_over_time(runs, tmp_path / "plot.svg", target=0.8)
+    draw("curve", runs, tmp_path / "plot.svg", 0.8)
     shown = words(tmp_path / "plot.svg")
     assert "pisces: 50 s" in shown  # of 40 and 60
     assert "oort: reached by 0 of 1" in shown
@@ -117,12 +130,12 @@ def test_accuracy_names_every_protocol_and_its_time(runs: list[Run], tmp_path: P
 def test_accuracy_of_which_some_reached_the_target(make_run: MakeRun, tmp_path: Path) -> None:
     times = [10.0, 20.0, None]
     runs = [make_run("pisces", s, {t or 50.0: 0.9 if t else 0.1}) for s, t in enumerate(times)]
-    accuracy_over_time(runs, tmp_path / "plot.svg", target=0.8)
+    draw("curve", runs, tmp_path / "plot.svg", 0.8)
     assert "pisces: 20 s (reached by 2 of 3)" in words(tmp_path / "plot.svg")
 
 
 def test_accuracy_without_a_target_or_seeds(runs: list[Run], tmp_path: Path) -> None:
-    accuracy_over_time(runs[:1], tmp_path / "plot.svg")
+    draw("curve", runs[:1], tmp_path / "plot.svg")
     shown = words(tmp_path / "plot.svg")
     assert "pisces" in shown
     assert not any("median" in text or "target" in text for text in shown)
@@ -131,7 +144,7 @@ def test_accuracy_without_a_target_or_seeds(runs: list[Run], tmp_path: Path) -> 
 def test_many_protocols_are_not_shaded(make_run: MakeRun, tmp_path: Path) -> None:
     for num, told in ((7, "shaded: least to greatest"), (8, "half of them go on")):
         some = [make_run(f"{i} of {num}", s, {20.0: 0.5}) for i in range(num) for s in (1, 2)]
-        accuracy_over_time(some, tmp_path / f"{num}.svg")
+        draw("curve", some, tmp_path / f"{num}.svg")
         assert any(text.endswith(told) for text in words(tmp_path / f"{num}.svg"))
 
 
@@ -141,7 +154,7 @@ def test_times_to_target_begin_with_the_quickest(make_run: MakeRun, tmp_path: Pa
     some = [make_run(n, s, {float(t): 0.9}) for n, at in times.items() for s, t in enumerate(at)]
     some += [make_run("once", s, {30.0: top}) for s, top in enumerate((0.9, 0.1, 0.1))]
     some += [make_run("never", s, {20.0: 0.1}) for s in range(3)]
-    time_to_target(some, path, 0.9)
+    draw("times", some, path, 0.9)
     told = words(path)
     assert "time to accuracy 0.9 (s)" in told
     names = [text for text in told if text in {*times, "once", "never"}]
@@ -150,12 +163,12 @@ def test_times_to_target_begin_with_the_quickest(make_run: MakeRun, tmp_path: Pa
 
 def test_a_long_name_stays_on_the_sheet(make_run: MakeRun, tmp_path: Path) -> None:
     name = "a-protocol-of-which-the-name-is-rather-long"
-    accuracy_over_time([make_run(name, 1, {1.0: 0.5})], tmp_path / "plot.svg", target=0.4)
+    draw("curve", [make_run(name, 1, {1.0: 0.5})], tmp_path / "plot.svg", 0.4)
     assert f"{name}: 1 s" in words(tmp_path / "plot.svg")
 
 
 def test_png_has_150_dots_per_inch(runs: list[Run], tmp_path: Path) -> None:
-    accuracy_over_time(runs, tmp_path / "deep" / "plot.PNG", target=0.8)
+    draw("curve", runs, tmp_path / "deep" / "plot.PNG", 0.8)
     data = (tmp_path / "deep" / "plot.PNG").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">I", data[16:20]) == (1050,)  # 7 inches
@@ -165,25 +178,25 @@ def test_the_same_runs_give_the_same_picture(runs: list[Run], tmp_path: Path) ->
     for kind in ("png", "svg", "pdf"):
         one, two = tmp_path / f"one.{kind}", tmp_path / f"two.{kind}"
         for path in (one, two):
-            accuracy_over_time(runs, path, target=0.8)
+            draw("curve", runs, path, 0.8)
         assert one.read_bytes() == two.read_bytes()
 
 
 def test_nothing_evaluated_is_no_picture(make_run: MakeRun, tmp_path: Path) -> None:
     runs = [make_run("fedavg", 1, {}), make_run("fedavg", 2, {5.0: None})]
-    assert not accuracy_over_time(runs, tmp_path / "plot.png", target=0.8)
+    assert not draw("curve", runs, tmp_path / "plot.png", 0.8)
     assert not (tmp_path / "plot.png").exists()
 
 
 def test_dollars_are_no_formulas(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run("a$_b$", 1, {1.0: 0.5}, lines=LINES)
-    for draw in (accuracy_over_time, staleness, involvement):
-        draw([run], tmp_path / "plot.svg")
+    for name in ("curve", "staleness", "involvement"):
+        draw(name, [run], tmp_path / "plot.svg")
         assert any(text.startswith("a$_b$") for text in words(tmp_path / "plot.svg"))
 
 
 def test_staleness_says_mean_and_maximum(runs: list[Run], tmp_path: Path) -> None:
-    staleness(runs, tmp_path / "plot.svg")
+    draw("staleness", runs, tmp_path / "plot.svg")
     shown = words(tmp_path / "plot.svg")
     assert "mean 1.0, max 3" in shown  # (0 + 3 + 1 + 0) / 4
     assert "no updates" in shown
@@ -192,7 +205,7 @@ def test_staleness_says_mean_and_maximum(runs: list[Run], tmp_path: Path) -> Non
 
 def test_wide_staleness_is_drawn_in_few_bars(make_run: MakeRun, tmp_path: Path) -> None:
     wide = {"kind": "aggregated", "at": 1.0, "version": 1, "tasks": [], "staleness": [0, 399]}
-    staleness([make_run("pisces", 1, {}, lines=[wide])], tmp_path / "plot.svg")
+    draw("staleness", [make_run("pisces", 1, {}, lines=[wide])], tmp_path / "plot.svg")
     # 400 values in 40 bars of ten; each bar is a clipped shape.
     bars = re.findall(
         r'<g id="patch_\d+">\s*<path[^>]*clip-path', (tmp_path / "plot.svg").read_text()
@@ -201,31 +214,31 @@ def test_wide_staleness_is_drawn_in_few_bars(make_run: MakeRun, tmp_path: Path) 
 
 
 def test_involvement_has_a_panel_per_protocol(runs: list[Run], tmp_path: Path) -> None:
-    involvement(runs, tmp_path / "plot.svg")
+    draw("involvement", runs, tmp_path / "plot.svg")
     shown = words(tmp_path / "plot.svg")
     assert {"pisces", "oort", "fedavg", "times picked"} <= set(shown)
 
 
 def test_panels_that_do_not_fill_the_last_row(make_run: MakeRun, tmp_path: Path) -> None:
     runs = [make_run(f"p{number}", 1, {}, lines=LINES) for number in range(5)]
-    involvement(runs, tmp_path / "plot.svg")
+    draw("involvement", runs, tmp_path / "plot.svg")
     assert {f"p{number}" for number in range(5)} <= set(words(tmp_path / "plot.svg"))
 
 
-@pytest.mark.parametrize("draw", [accuracy_over_time, staleness, involvement])
-def test_errors_say_what_to_do(draw: Callable[..., None], runs: list[Run], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["curve", "staleness", "involvement"])
+def test_errors_say_what_to_do(name: str, runs: list[Run], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\.png or \.svg or \.pdf, not 'plot.jpg'"):
-        draw(runs, tmp_path / "plot.jpg")
+        picture(runs, name, tmp_path / "plot.jpg")
     with pytest.raises(RunError, match="no runs to draw"):
-        draw([], tmp_path / "plot.png")
+        picture([], name, tmp_path / "plot.png")
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match=r"cannot write .*choose another"):
-        draw(runs, tmp_path / "file" / "plot.png")
+        picture(runs, name, tmp_path / "file" / "plot.png")
 
 
 def test_looking_at_runs_loads_neither_torch_nor_global_plot_state() -> None:
     code = (
-        "import sys, pisces.report.plots, pisces.report.table; "
+        "import sys, pisces.report.printed.plots, pisces.report.table; "
         "assert not {'torch', 'matplotlib.pyplot'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

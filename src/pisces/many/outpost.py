@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pisces.cli.many import Job, interrupt_children, make_run, prepare
 from pisces.errors import RunError
+from pisces.many.jobs import Job
+from pisces.many.processes import interrupt_children, make_run, prepare
 from pisces.progress.showing import REFRESH_S
 from pisces.record.writer import EVENTS
 from pisces.train.elsewhere import Raised

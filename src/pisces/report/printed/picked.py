@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from pisces.record.reader import Run
-from pisces.report.sheets import Style, draw_dots
+from pisces.report.printed.sheets import draw_dots
+from pisces.report.styles import Style
 
 ALIKE = 0.05  # sizes that differ by no more than this share of the largest
 

@@ -13,26 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from pisces import config
-from pisces.cli.console import stderr
-from pisces.cli.many import Job, has_begun
-from pisces.cli.options import make
 from pisces.errors import RunError
+from pisces.many.jobs import Job, has_begun, make_folder
+from pisces.progress import screen
 from pisces.record.reader import Run
 from pisces.record.writer import EVENTS, SUMMARY
 from pisces.report.compare import is_cut_short
+from pisces.report.settings import dotted
 
 NUM_TOLD = 3  # settings that differ, so that the message stays readable
 
 
 @contextmanager
-def left_in(folder: Path, jobs: Sequence[Job]) -> Iterator[list[Job]]:
+def left_in(folder: Path, jobs: Sequence[Job], *, quiet: bool = False) -> Iterator[list[Job]]:
     """The jobs not done yet in a folder, which is made; what stays empty is removed at the end."""
     was_there = folder.exists()
-    make(folder)
+    make_folder(folder)
     try:
         with _alone_in(folder):
             left = [job for job in map(_looked_at, jobs) if job is not None]
-            _tell(left, len(jobs), folder)
+            if not quiet:
+                _tell(left, len(jobs), folder)
             try:
                 yield left
             finally:
@@ -87,8 +88,8 @@ def _check_same(run: Run, job: Job) -> None:
     matters = config.described(job.config, {}).keys() | run.config.keys()
     matters -= {"record"}  # what is written down besides
     now = tomllib.loads(config.to_toml(job.config))
-    there = _dotted({name: table for name, table in run.config.items() if name in matters})
-    here = _dotted({name: table for name, table in now.items() if name in matters})
+    there = dotted({name: table for name, table in run.config.items() if name in matters})
+    here = dotted({name: table for name, table in now.items() if name in matters})
     keys = [key for key in here | there if here.get(key) != there.get(key)]
     if keys:
         told = [f"{k} was {_value(there, k)} and is {_value(here, k)}" for k in keys[:NUM_TOLD]]
@@ -97,14 +98,6 @@ def _check_same(run: Run, job: Job) -> None:
             f"{run.path} was made with other settings: {', '.join(told + more)}; set them as they "
             "were, or choose another folder with --out"
         )
-
-
-def _dotted(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        name = f"{above}{key}"
-        found |= _dotted(value, f"{name}.") if isinstance(value, dict) else {name: value}
-    return found
 
 
 def _value(settings: Mapping[str, Any], key: str) -> str:
@@ -119,4 +112,4 @@ def _tell(left: Sequence[Job], num_jobs: int, folder: Path) -> None:
     text = f"going on in {folder}: {num_jobs - len(left)} of {num_jobs} runs are done"
     if again:
         text += f"; made again, for they were cut short: {', '.join(again)}"
-    stderr.print(text, soft_wrap=True, highlight=False, markup=False)
+    screen.say(text)

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pisces.report.paper import MOST_COLUMNS, SCREEN, Paper
-from pisces.report.styles import COLOURS as COLOURS  # found here, too
-from pisces.report.styles import Style as Style
-from pisces.report.styles import styles as styles
-from pisces.report.styles import styles_of as styles_of
+from pisces.report.band import Curve, band
+from pisces.report.printed.paper import MOST_COLUMNS, SCREEN, Paper
+from pisces.report.styles import Style
 
-Floats: TypeAlias = NDArray[np.float64]
-Curve: TypeAlias = tuple[Floats, Floats]
-
-MIDDLE = "median over seeds, as long as half of them go on"
-BAND = f"{MIDDLE}; shaded: least to greatest"
 MOST_SHADED = 7  # more of them, over each other, are a fog
 
 
@@ -83,26 +75,6 @@ def at_most_one(axes: Axes, metric: str, target: float = 0.0) -> None:
     """Where the metric is an accuracy, leave out what none can be, unless it is asked for."""
     if metric.rpartition("_")[2] == "accuracy" and target <= 1:
         axes.set_ylim(top=min(1.0, axes.get_ylim()[1]))
-
-
-def band(curves: Sequence[Curve], *, hold: bool = True) -> tuple[Floats, Floats, Floats, Floats]:
-    """A common time grid, and on it the least, median and greatest value of some step curves.
-
-    The grid begins where all have a value and ends where fewer than half go on: what a few slow
-    ones come to is no median of all. A curve that has ended keeps its last value until then, or,
-    without `hold`, counts no more.
-    """
-    if not curves:
-        return (np.empty(0),) * 4
-    start = max(times[0] for times, _ in curves)
-    end = sorted(times[-1] for times, _ in curves)[len(curves) // 2]
-    grid = np.unique(np.concatenate([times for times, _ in curves]))
-    grid = grid[(grid >= start) & (grid <= end)]
-    held = np.array([v[np.searchsorted(t, grid, side="right") - 1] for t, v in curves])
-    if hold:
-        return grid, held.min(axis=0), np.median(held, axis=0), held.max(axis=0)
-    held[np.array([grid > times[-1] for times, _ in curves])] = np.nan
-    return grid, np.nanmin(held, axis=0), np.nanmedian(held, axis=0), np.nanmax(held, axis=0)
 
 
 # --- paper ----------------------------------------------------------------------------------------

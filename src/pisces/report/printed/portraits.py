@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from pisces.report.paper import SCREEN, Paper
-from pisces.report.sheets import COLOURS, tidy
+from pisces.report.printed.paper import SCREEN, Paper
+from pisces.report.printed.sheets import tidy
+from pisces.report.styles import COLOURS
 from pisces.report.tasks import Aggregation, Log, Outcome, Score, TaskFacts
 
 MOST_ROWS = 40  # clients in a timeline; more are lines nobody can tell apart
@@ -22,11 +23,11 @@ ROW = 0.08  # inches
 SKEWED = 10  # times the median: a scale that shows the largest would hide the others
 MANY = 4000  # dots; more are drawn fainter, or nothing but a block of colour is seen
 MAP = "viridis_r"  # fresh is bright; told apart also by the colour-blind, and in grey
-FATES: dict[Outcome, tuple[str, str]] = {  # colour and hatching of what has no staleness
-    "dropped": ("0.75", ""),
+FATES: dict[Outcome, tuple[str, str]] = {  # as on pages; hatched, for who sees no colours
+    "dropped": ("#CC79A7", "\\\\\\\\"),
     "failed": ("#D55E00", "////"),
     "left": ("#D55E00", "////"),
-    "called off": ("#CC79A7", "...."),
+    "called off": ("0.5", "...."),
     "cut off": ("0.88", ""),
     "waiting": ("0.88", ""),
     "running": ("0.88", ""),
@@ -55,6 +56,8 @@ def timeline(log: Log, *, paper: Paper = SCREEN) -> Figure | None:
         axes.grid(visible=False)
         _draw_bars(figure, axes, rows, log.end_s)
         _mark_distrust(axes, rows, log)
+        words = "; ".join(_timeline_words(rows, log))
+        axes.set_title(paper.folded(words), fontsize="small")
         step = max(1, len(rows) // 12)
         axes.set_yticks(range(0, len(rows), step), [str(client) for client in rows][::step])
         axes.set(xlabel="time (s)", ylabel="client", xlim=(0, log.end_s or 1.0))
@@ -126,7 +129,14 @@ def _mark_distrust(axes: Axes, rows: dict[int, list[TaskFacts]], log: Log) -> No
     if marks:
         at, where = zip(*marks, strict=True)
         axes.plot(at, where, "x", color="black", markersize=4, clip_on=False, zorder=4)
-        axes.set_title("cross: distrusted from then on", fontsize="small")
+
+
+def _timeline_words(rows: dict[int, list[TaskFacts]], log: Log) -> Iterator[str]:
+    num = len({task.client for task in log.tasks.values()})
+    if num > len(rows):
+        yield f"the busiest {len(rows)} of {num:,} clients"
+    if not rows.keys().isdisjoint(log.distrusted):
+        yield "cross: distrusted from then on"
 
 
 # --- the pace -------------------------------------------------------------------------------------

@@ -19,13 +19,14 @@ from typing import Any
 import pytest
 from clusters import PretendCluster, PretendWorker, Thing
 
-from pisces.cli import outpost, spread
-from pisces.cli.many import Job, jobs_of
-from pisces.cli.outpost import Outpost
-from pisces.cli.spread import Spread, made_where, share_of
 from pisces.cluster.base import Refused, Share
 from pisces.config import Config, check
 from pisces.errors import ConfigError, RunError
+from pisces.many import outpost, spread
+from pisces.many.jobs import Job, jobs_of
+from pisces.many.outpost import Outpost
+from pisces.many.spread import Spread, share_of
+from pisces.many.where import made_where
 
 LOG = b'{"kind":"started"}\n'
 SOON_S = 30.0

@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
-from pisces.report import plots, portraits
-from pisces.report.compare import by_protocol, is_cut_short
-from pisces.report.paper import SCREEN, Paper
+from pisces.report.compare import drawn_of, grouped
+from pisces.report.goal import Goal
+from pisces.report.printed import plots, portraits
+from pisces.report.printed.paper import SCREEN, Paper
 from pisces.report.tasks import Log
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
@@ -21,25 +22,20 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True)
 class Material:
-    """The runs that are drawn, and what they are held against.
-
-    Runs cut short are drawn only where there are no others, and then without the target.
-    """
+    """The runs that are drawn, and what they are held against: see `drawn_of`."""
 
     all_runs: Sequence[Run]
-    target: float | None = None
-    metric: str = "accuracy"
+    asked: Goal
 
     @cached_property
     def runs(self) -> Sequence[Run]:
         """Those that are drawn."""
-        return [run for run in self.all_runs if not is_cut_short(run)] or self.all_runs
+        return drawn_of(self.all_runs, self.asked)[0]
 
     @cached_property
-    def goal(self) -> float | None:
-        """The target, where more than one run has been held to it to the end."""
-        is_fair = len(self.all_runs) == 1 or not all(map(is_cut_short, self.all_runs))
-        return self.target if is_fair else None
+    def goal(self) -> Goal:
+        """With the target, where they are held to it."""
+        return drawn_of(self.all_runs, self.asked)[1]
 
     @cached_property
     def log(self) -> Log:
@@ -66,9 +62,9 @@ class Picture:
         """Why it is not drawn of these runs, if so, and what to do."""
         if self.of_one and len(material.all_runs) > 1:
             return f"of one run only, and there are {len(material.all_runs)}: give one run folder"
-        if self.needs_target and material.target is None:
+        if self.needs_target and material.asked.target is None:
             return "there is no target: say one with --target 0.9"
-        if self.needs_target and material.goal is None:
+        if self.needs_target and material.goal.target is None:
             return "none of these runs has come to its end: finish one"
         return None
 
@@ -99,14 +95,20 @@ def _curve_columns(material: Material) -> Columns:
     rows = [
         (*_who(run), at, value)
         for run in material.runs
-        for at, value in zip(*(part.tolist() for part in run.curve(material.metric)), strict=True)
+        for at, value in zip(
+            *(part.tolist() for part in run.curve(material.goal.metric)), strict=True
+        )
     ]
-    return _columns(("protocol", "seed", "time_s", material.metric), rows)
+    return _columns(("protocol", "seed", "time_s", material.goal.metric), rows)
 
 
 def _times_columns(material: Material) -> Columns:
     rows = [
-        (*_who(run), run.time_to_target(material.goal or 0.0, material.metric), run.summary["at"])
+        (
+            *_who(run),
+            run.time_to_target(material.goal.needed, material.goal.metric),
+            run.summary["at"],
+        )
         for run in material.runs
     ]
     return _columns(("protocol", "seed", "time_to_target_s", "ended_s"), rows)
@@ -115,8 +117,8 @@ def _times_columns(material: Material) -> Columns:
 def _staleness_columns(material: Material) -> Columns:
     rows = [
         (protocol, staleness, num)
-        for protocol, group in by_protocol(material.runs).items()
-        for staleness, num in sorted(plots.pooled_staleness(group.values()).items())
+        for protocol, group in grouped(material.runs).items()
+        for staleness, num in sorted(plots.pooled_staleness(group).items())
     ]
     return _columns(("protocol", "staleness", "num_updates"), rows)
 
@@ -166,19 +168,24 @@ def _who(run: Run) -> tuple[str, int | None]:
 
 
 def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    """By name; a metric or a term that is called as another column keeps one of its own."""
+    columns: dict[str, list[Any]] = {}
+    for place, name in enumerate(names):
+        own = f"{name} (2)" if name in columns else name
+        columns[own] = [row[place] for row in rows]
+    return columns
 
 
 PICTURES: Mapping[str, Picture] = {
     "curve": Picture(
         "How good the model is, over time",
-        lambda m, paper: plots.curves(m.runs, m.goal, metric=m.metric, paper=paper),
+        lambda m, paper: plots.curves(m.runs, m.goal, paper=paper),
         _curve_columns,
         "nothing was evaluated",
     ),
     "times": Picture(
         "Time to the target",
-        lambda m, paper: plots.times(m.runs, m.goal or 0.0, metric=m.metric, paper=paper),
+        lambda m, paper: plots.times(m.runs, m.goal, paper=paper),
         _times_columns,
         needs_target=True,
     ),

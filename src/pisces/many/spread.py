@@ -9,65 +9,23 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from pisces.cli.many import (
-    MOST_BROKEN,
-    Job,
-    Pool,
-    Where,
-    at_once,
-)
-from pisces.cli.outpost import News, Outpost, Piece
 from pisces.cluster.base import Answer, Cluster, Died, Evicted, Heard, Ref, Refused, Share, Worker
 from pisces.config import Config
-from pisces.errors import ConfigError, RunError
+from pisces.errors import RunError
+from pisces.many.crew import MOST_BROKEN
+from pisces.many.jobs import Job
+from pisces.many.outpost import News, Outpost, Piece
+from pisces.many.where import Pool
 from pisces.progress.showing import REFRESH_S
 
 LONG = 150  # refreshes without a single run, before one says so
 LAST_WORD_S = 10.0  # of workers that are asked to leave
 
-
 log = logging.getLogger("pisces")
-
-OnRay = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="Make the runs on a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.",
-    ),
-]
-
-
-@contextmanager
-def made_where(
-    configs: Sequence[Config], num: int | None, address: str | None = None
-) -> Iterator[Where]:
-    """Where runs of these configs are made, at most `num` at a time: here, or on a cluster."""
-    if address is None:
-        yield Where(min(num or at_once(configs[0]), len(configs)))
-        return
-    if any(config.train.backend == "ray" for config in configs):
-        raise ConfigError(
-            "--ray: spreads whole runs over a cluster, but with train.backend = 'ray' each of them "
-            "spreads its own training: leave out one of the two"
-        )
-    from pisces.cluster.ray import RayCluster  # it needs a package of its own
-
-    share = share_of(configs[0])
-    with closing(RayCluster(address)) as cluster:
-        room = cluster.room(share)
-        if not room:
-            raise ConfigError(f"--ray: no node of the cluster has {share.in_words()} for a run")
-        yield Where(min(num or room, len(configs)), lambda _num: Spread(cluster, share))
 
 
 def share_of(config: Config) -> Share:

@@ -13,9 +13,10 @@ import pytest
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
-from pisces.report.gallery import PICTURES, Material, chosen, drawn
-from pisces.report.paper import Paper, in_bytes
-from pisces.report.share import picture, share, table, width_of, write_csv
+from pisces.report.goal import Goal
+from pisces.report.printed.gallery import PICTURES, Material, chosen, drawn
+from pisces.report.printed.paper import Paper, in_bytes
+from pisces.report.printed.share import picture, share, table, width_of, write_csv
 
 MakeRun = Callable[..., Run]
 
@@ -62,6 +63,10 @@ ALONE = ("timeline", "intervals", "losses", "scores")
 @pytest.fixture
 def run(make_run: MakeRun) -> Run:
     return make_run("pisces", 1, {0.0: 0.1, 10.0: 0.8}, lines=LINES, end=12.0)
+
+
+def goal(target: float | None = None) -> Goal:
+    return Goal("accuracy", target)
 
 
 def rows(path: Path) -> list[list[str]]:
@@ -132,7 +137,7 @@ def rows(path: Path) -> list[list[str]]:
     ],
 )
 def test_the_numbers_behind(run: Run, tmp_path: Path, name: str, told: list[list[str]]) -> None:
-    table([run], name, tmp_path / "it.csv", target=0.8)
+    table([run], name, tmp_path / "it.csv", goal(0.8))
     found = rows(tmp_path / "it.csv")
     assert found[: len(told)] == told
     assert len(found) == (3 if name == "curve" else len(told))
@@ -141,7 +146,7 @@ def test_the_numbers_behind(run: Run, tmp_path: Path, name: str, told: list[list
 @pytest.mark.parametrize("kind", ["svg", "pdf"])
 def test_the_same_run_gives_the_same_picture(run: Run, kind: str) -> None:
     paper = Paper(3.3)
-    first, second = (drawn("timeline", Material([run]), paper) for _ in range(2))
+    first, second = (drawn("timeline", Material([run], goal()), paper) for _ in range(2))
     assert first is not None
     assert second is not None
     assert in_bytes(first, kind, paper) == in_bytes(second, kind, paper)
@@ -149,7 +154,7 @@ def test_the_same_run_gives_the_same_picture(run: Run, kind: str) -> None:
 
 @pytest.mark.parametrize(("name", "width"), [("curve", 7.0), *((n, 3.3) for n in PICTURES)])
 def test_pictures_are_as_wide_as_asked(run: Run, tmp_path: Path, name: str, width: float) -> None:
-    picture([run], name, tmp_path / "it.png", target=0.8, width=width)
+    picture([run], name, tmp_path / "it.png", goal(0.8), width=width)
     data = (tmp_path / "it.png").read_bytes()
     assert struct.unpack(">I", data[16:20]) == (round(300 * width),)
 
@@ -175,10 +180,13 @@ def test_of_many_clients_the_busiest_are_drawn(make_run: MakeRun) -> None:
         {"kind": "started", "at": float(n), "task": n, "client": n % 50, "version": 0}
         for n in range(60)  # clients 0 to 9 twice, the others once
     ]
-    figure = drawn("timeline", Material([make_run("pisces", 1, {}, lines=lines, reason=None)]))
+    figure = drawn(
+        "timeline", Material([make_run("pisces", 1, {}, lines=lines, reason=None)], goal())
+    )
     assert figure is not None
     labels = [int(label.get_text()) for label in figure.axes[0].get_yticklabels()]
     assert labels == list(range(0, 40, 3))
+    assert figure.axes[0].get_title() == "the busiest 40 of 50 clients"
 
 
 # --- which, and where -----------------------------------------------------------------------------
@@ -186,32 +194,32 @@ def test_of_many_clients_the_busiest_are_drawn(make_run: MakeRun) -> None:
 
 def test_all_that_can_be_drawn(run: Run, make_run: MakeRun) -> None:
     other = make_run("fedavg", 1, {0.0: 0.1}, lines=LINES)
-    assert set(chosen([], Material([run], 0.8))) == set(PICTURES)
-    assert set(chosen([], Material([run, other], 0.8))) == set(PICTURES) - set(ALONE)
-    assert set(chosen([], Material([run, other]))) == set(PICTURES) - {*ALONE, "times"}
+    assert set(chosen([], Material([run], goal(0.8)))) == set(PICTURES)
+    assert set(chosen([], Material([run, other], goal(0.8)))) == set(PICTURES) - set(ALONE)
+    assert set(chosen([], Material([run, other], goal()))) == set(PICTURES) - {*ALONE, "times"}
 
 
 def test_runs_cut_short_are_drawn_only_alone(run: Run, make_run: MakeRun) -> None:
     cut = make_run("fedavg", 1, {0.0: 0.1}, reason=None)
-    assert list(Material([run, cut], 0.8).runs) == [run]
-    only = Material([cut, make_run("fedavg", 2, {0.0: 0.1}, reason=None)], 0.8)
+    assert list(Material([run, cut], goal(0.8)).runs) == [run]
+    only = Material([cut, make_run("fedavg", 2, {0.0: 0.1}, reason=None)], goal(0.8))
     assert len(only.runs) == 2
-    assert only.goal is None
-    assert Material([cut], 0.8).goal == 0.8
+    assert only.goal == goal()
+    assert Material([cut], goal(0.8)).goal == goal(0.8)
 
 
 def test_wrong_names_list_the_known(run: Run, make_run: MakeRun) -> None:
     with pytest.raises(ConfigError, match="no figure is called 'pie': choose from curve, times"):
-        chosen(["pie"], Material([run]))
+        chosen(["pie"], Material([run], goal()))
     other = make_run("fedavg", 1, {})
     with pytest.raises(RunError, match="'timeline': of one run only, and there are 2"):
-        chosen(["timeline"], Material([run, other]))
+        chosen(["timeline"], Material([run, other], goal()))
     with pytest.raises(RunError, match="'times': there is no target: say one with --target"):
-        chosen(["times"], Material([run]))
+        chosen(["times"], Material([run], goal()))
 
 
 def test_what_is_empty_is_left_out_and_said(make_run: MakeRun, tmp_path: Path) -> None:
-    bare = Material([make_run("pisces", 1, {}, lines=LINES[:2])])
+    bare = Material([make_run("pisces", 1, {}, lines=LINES[:2])], goal())
     names = ["curve", "timeline", "intervals", "losses", "scores"]
     for kind in ("png", "csv"):
         written, left_out = share(bare, kind, tmp_path / kind, names, 3.3)
@@ -227,7 +235,7 @@ def test_what_is_empty_is_left_out_and_said(make_run: MakeRun, tmp_path: Path) -
 def test_what_cannot_be_drawn_of_several_is_said(
     run: Run, make_run: MakeRun, tmp_path: Path
 ) -> None:
-    both = Material([run, make_run("fedavg", 1, {0.0: 0.1}, lines=LINES)])
+    both = Material([run, make_run("fedavg", 1, {0.0: 0.1}, lines=LINES)], goal())
     written, left_out = share(both, "csv", tmp_path, [], 7.0)
     assert {path.stem for path in written} == {"curve", "staleness", "involvement"}
     assert left_out == [
@@ -249,7 +257,7 @@ def test_clients_of_one_size_stand_in_a_row(
         for task, client in enumerate((2, 2, 2, 1))
     ]
     lines += [*started, {"kind": "distrusted", "at": 2.0, "client": 1}]
-    figure = drawn("involvement", Material([make_run("pisces", 1, {}, lines=lines)]))
+    figure = drawn("involvement", Material([make_run("pisces", 1, {}, lines=lines)], goal()))
     assert figure is not None
     dots, crosses = figure.axes[0].lines
     assert list(dots.get_xdata()) == ([1, 3] if is_row else [90, 10])
@@ -258,7 +266,7 @@ def test_clients_of_one_size_stand_in_a_row(
 
 
 def test_places(run: Run, tmp_path: Path) -> None:
-    material = Material([run])
+    material = Material([run], goal())
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder.pdf").mkdir()
     for place, names, words in (
@@ -294,3 +302,10 @@ def test_names_are_no_formulas_to_a_spreadsheet(tmp_path: Path) -> None:
         ["a,b", ""],
         ['c"', "1"],
     ]
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r"])
+def test_whatever_a_spreadsheet_takes_for_a_formula_is_text(tmp_path: Path, first: str) -> None:
+    write_csv(tmp_path / "it.csv", {"a": [f"{first}1"]})
+    with (tmp_path / "it.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [["a"], [f"'{first}1".replace("\r", " ")]]

@@ -1,4 +1,4 @@
-"""How fast a run goes by the clock on the wall, whether somebody writes it, and how long it takes.
+"""What the clock on the wall says of a run: is it written, how fast it goes, how long it takes.
 
 Looking must not disturb: a lock that is tried is a lock that is taken for a moment, and a run that
 begins just then would find its folder in use. So locks are read where the system lists them.
@@ -6,6 +6,7 @@ begins just then would find its folder in use. So locks are read where the syste
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,9 @@ from pisces.record.writer import CONFIG
 from pisces.report.ledger.book import Ledger, Seen
 
 LOCKS = Path("/proc/locks")
+CHECKPOINTS = "checkpoints"  # as `pisces.record.checkpoint` has it, which needs torch
 QUIET_S = 15.0  # a log that did not grow for so long is silent, unless its writer is known
+PATIENCE_S = 60.0  # before its first line a run reads data and its workers begin
 LEAST_SEEN_S = 2.0  # watched for less, a run's speed is guessed from the times of its files
 
 
@@ -74,7 +77,8 @@ def left(ledger: Ledger, *, is_over: bool) -> Left:
 
 
 def _limit(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and value > 0 else None
+    is_limit = type(value) in (int, float) and 0 < value < math.inf
+    return float(value) if is_limit else None
 
 
 def speeds_of(ledger: Ledger) -> Mapping[str, float]:
@@ -99,10 +103,17 @@ def _now(ledger: Ledger) -> Seen:
 
 
 def _written_for_s(ledger: Ledger) -> float:
-    """From when the config was written, which comes first, to the last line; 0: not known."""
+    """From when the config was written, which comes first, to the last line; 0: not known.
+
+    A resume writes the config anew, and then much of the log is older: nothing is known of its pace
+    until it was seen. What is left of before are checkpoints.
+    """
     try:
         began_at = (ledger.path / CONFIG).stat().st_mtime
-    except OSError:
+        kept = [path.stat().st_mtime for path in (ledger.path / CHECKPOINTS).glob("*.json")]
+    except OSError:  # one may go just now
         return 0.0
     written_at = ledger.follower.last.written_at
-    return 0.0 if written_at is None else max(0.0, written_at - began_at)
+    if written_at is None or min(kept, default=began_at) < began_at:
+        return 0.0
+    return max(0.0, written_at - began_at)

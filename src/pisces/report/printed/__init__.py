@@ -1,0 +1,1 @@
+"""Pictures as files, drawn by matplotlib: by name, on paper of any width, with their numbers."""

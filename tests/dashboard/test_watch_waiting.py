@@ -1,0 +1,149 @@
+"""Whoever connects and does not ask keeps nobody else from the page."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from watching_pages import ask
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from pisces.dashboard import serving
+from pisces.dashboard.guard import Guard, Seats
+
+TOKEN = "0123456789abcdef"
+KNOWN = f"GET / HTTP/1.1\r\nHost: x\r\nCookie: pisces-watch={TOKEN}\r\n\r\n".encode()
+UNKNOWN = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def hello(scope: Any, receive: Any, send: Any) -> None:
+    headers = [(b"content-length", b"5")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A page for those who have the token, served in this process."""
+    monkeypatch.setattr(serving, "WHOLE_S", 1.0)
+    listening = serving._listen("127.0.0.1", 0)
+    server = serving._server(Guard(Seats(hello, 2), None, TOKEN))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield int(listening.getsockname()[1])
+    server.should_exit = True
+    thread.join(timeout=20)
+    listening.close()
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=10)
+
+
+def asked(port: int, request: bytes = KNOWN) -> bytes:
+    with connected(port) as one:
+        one.sendall(request)
+        return one.recv(12)
+
+
+def trickle(one: socket.socket) -> None:
+    for _ in range(200):
+        one.sendall(b"x")
+        time.sleep(0.05)
+
+
+def is_closed(one: socket.socket) -> bool:
+    try:
+        return one.recv(1000) == b""
+    except ConnectionError:
+        return True
+
+
+def test_a_request_that_never_ends_is_not_waited_for_however_it_trickles(port: int) -> None:
+    with connected(port) as silent, connected(port) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nX: ")
+        began = time.monotonic()
+        with pytest.raises(ConnectionError):
+            trickle(slow)
+        assert 0.9 < time.monotonic() - began < 5
+        assert is_closed(silent)
+
+
+def test_who_goes_on_asking_may_stay(port: int) -> None:
+    with connected(port) as one:
+        for _ in range(5):
+            one.sendall(KNOWN)
+            assert one.recv(4000).startswith(b"HTTP/1.1 200")
+            time.sleep(0.4)
+
+
+def test_who_may_not_ask_need_not_stay(port: int) -> None:
+    with connected(port) as one:
+        one.sendall(UNKNOWN)
+        told = b""
+        while more := one.recv(4000):
+            told += more
+        assert told.startswith(b"HTTP/1.1 401")
+        assert b"connection: close" in told
+
+
+def test_those_who_do_not_ask_take_no_seat(port: int) -> None:
+    with ExitStack() as all_of_them:
+        for _ in range(50):
+            all_of_them.enter_context(connected(port)).sendall(b"GET / HTTP/1.1\r\n")
+        assert asked(port) == b"HTTP/1.1 200"
+
+
+def test_of_too_many_connections_the_one_that_waits_longest_goes(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "WHOLE_S", 60.0)
+    monkeypatch.setattr(serving, "MAX_CONNECTED", 3)
+    with ExitStack() as all_of_them:
+        ones = []
+        for _ in range(5):
+            ones.append(all_of_them.enter_context(connected(port)))
+            time.sleep(0.05)
+        assert [is_closed(one) for one in ones[:2]] == [True, True]
+        for one in ones[2:]:
+            one.sendall(KNOWN)
+            assert one.recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_header_has_an_end(port: int) -> None:
+    with connected(port) as one:
+        try:
+            one.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 100 * serving.MAX_HEADER)
+            assert one.recv(12) == b"HTTP/1.1 400"
+        except ConnectionError:
+            pass  # it hung up meanwhile
+    long = KNOWN.replace(b"GET /", b"GET /?find=" + b"x" * 16_000)
+    assert asked(port, long) == b"HTTP/1.1 200"
+
+
+def test_seats_are_given_back() -> None:
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        assert seats.free == 0
+        if scope["path"] == "/second":
+            await hello(scope, receive, send)
+        elif scope["path"] == "/first":
+            inner.append(await asyncio.to_thread(ask, seats, "/second"))
+            await hello(scope, receive, send)
+        else:
+            raise ZeroDivisionError
+
+    inner: list[Any] = []
+    seats = Seats(broken, 1)
+    with pytest.raises(ZeroDivisionError):
+        ask(seats, "/")
+    assert ask(seats, "/first").status == 200
+    assert [reply.status for reply in inner] == [503]
+    assert ask(seats, "/second").status == 200
