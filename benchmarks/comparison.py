@@ -34,7 +34,7 @@ def measure(num_jobs: int, seeds: str, changes: list[str]) -> dict[str, Any]:
         command = [sys.executable, "-m", "pisces", "compare", str(MNIST), *options]
         began = time.perf_counter()
         done = subprocess.run(
-            [*command, "--out", f"{folder}/runs", "--json"], stdout=subprocess.PIPE
+            [*command, "--out", f"{folder}/runs", "--json", "-q"], stdout=subprocess.PIPE
         )
         wall_s = time.perf_counter() - began
     if done.returncode:

@@ -5,7 +5,8 @@
 A log is made up, `pisces watch` reads it, and a real browser without a window (Chromium, driven by
 playwright) opens each page of the run, several times, each time as if for the first time. Then
 lines are added, as by a run that goes on, and the page measures its own updates: from the question
-to the last figure drawn. At last a real run is timed, with and without somebody watching it.
+to the last figure drawn; also those after its timeline is zoomed. At last a real run is timed, with
+and without somebody watching it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ import numpy as np
 from results import Row, collect, on_disk, parser, save, scratch
 
 NUM_EVENTS, NUM_CLIENTS, CONCURRENCY = 1_000_000, 10_000, 200
-PAGES = ("overview", "clients", "clients/7", "aggregations", "outliers")
+PAGES = {
+    "overview": "run/large/overview",
+    "clients": "run/large/clients",
+    "one client": "run/large/clients/7",
+    "aggregations": "run/large/aggregations",
+    "outliers": "run/large/outliers",
+    "compare": "compare?run=large&run=other",  # the other log is as long, and grows no more
+}
+ZOOMS = ("Zoom in", "Zoom in", "Later", "Zoom in", "Earlier", "Zoom out", "Zoom in", "Later")
 ROUNDS = 5
 UPDATE_S = 12.0  # for which a growing log is watched
 LINES_PER_S = 2000
@@ -122,11 +131,13 @@ def _aggregated(at: float, version: int, tasks: Sequence[tuple[int, int]]) -> st
     return json.dumps({"kind": "aggregated", "at": at, "version": version, **facts}) + "\n"
 
 
-def write_run(folder: Path, num_events: int, num_clients: int) -> Iterator[str]:
+def write_run(
+    folder: Path, num_events: int, num_clients: int, protocol: str = "pisces"
+) -> Iterator[str]:
     """A run folder with so many lines; gives those that come next."""
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(
-        f'protocol = "pisces"\nseed = 1\n[clients]\ncount = {num_clients}\n'
+        f'protocol = "{protocol}"\nseed = 1\n[clients]\ncount = {num_clients}\n'
         f"concurrency = {CONCURRENCY}\n[stop]\ntime_s = 1000000.0\ntarget = 0.85\n"
     )
     lines = made_up(num_clients, min(CONCURRENCY, num_clients // 2))
@@ -166,13 +177,13 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def indexed(link: str) -> tuple[float, float]:
+def indexed(link: str, run: str) -> tuple[float, float]:
     """How long until all was read, and the longest that anybody waited for an answer meanwhile."""
     began, longest = time.perf_counter(), 0.0
     while True:
         asked = time.perf_counter()
         try:
-            glance = told(link, "overview?run=large")
+            glance = told(link, f"overview?run={run}")
         except urllib.error.HTTPError:
             glance = {"is_whole": False}
         longest = max(longest, time.perf_counter() - asked)
@@ -184,12 +195,14 @@ def indexed(link: str) -> tuple[float, float]:
 # --- what one sees --------------------------------------------------------------------------------
 
 READY = {  # numbers are there; then figures
-    "words": "document.querySelector('.tile .big, tbody td, .words:not(:empty)') !== null",
+    "words": "document.querySelector('.tile .big, tbody td, figcaption .words:not(:empty)')"
+    " !== null",
     "figures": "document.querySelectorAll('figure').length === 0 || "
     "[...document.querySelectorAll('.plot:not([hidden])')]"
     ".every((plot) => plot.querySelector('.main-svg'))"
     " && document.querySelector('.words:not(:empty)') !== null",
 }
+UPDATES = "performance.getEntriesByName('update').map((one) => one.duration)"
 
 
 def paint_ms(browser: Any, link: str, page_name: str) -> dict[str, float]:
@@ -197,7 +210,7 @@ def paint_ms(browser: Any, link: str, page_name: str) -> dict[str, float]:
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     began = time.perf_counter()
-    page.goto(f"{link}#/run/large/{page_name}", wait_until="commit")
+    page.goto(f"{link}#/{PAGES[page_name]}", wait_until="commit")
     found = {}
     for what, ready in READY.items():
         while not page.evaluate(ready):
@@ -210,7 +223,7 @@ def paint_ms(browser: Any, link: str, page_name: str) -> dict[str, float]:
 def updates_ms(browser: Any, link: str, page_name: str, log: Path, more: Iterator[str]) -> Row:
     """Let the log grow, and ask the page how long each of its updates took."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
-    page.goto(f"{link}#/run/large/{page_name}")
+    page.goto(f"{link}#/{PAGES[page_name]}")
     page.wait_for_timeout(2500)
     page.evaluate("performance.clearMeasures()")
     until = time.monotonic() + UPDATE_S
@@ -219,9 +232,24 @@ def updates_ms(browser: Any, link: str, page_name: str, log: Path, more: Iterato
             file.writelines(next(more) for _ in range(LINES_PER_S // 4))
             file.flush()
             page.wait_for_timeout(250)
-    took = page.evaluate("performance.getEntriesByName('update').map((one) => one.duration)")
+    took = page.evaluate(UPDATES)
     page.close()
     return {"num": len(took), "median_ms": median(took), "max_ms": max(took)}
+
+
+def zooms_ms(browser: Any, link: str) -> list[float]:
+    """How long the page takes from a press of each of these buttons to the timeline it asks for."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"{link}#/{PAGES['clients']}")
+    page.wait_for_timeout(2500)
+    took = []
+    for name in ZOOMS:
+        page.evaluate("performance.clearMeasures()")
+        page.get_by_role("button", name=name, exact=True).click()
+        page.wait_for_timeout(500)
+        took.append(max(page.evaluate(UPDATES)))  # one at its beat, with nothing new, is shorter
+    page.close()
+    return took
 
 
 # --- what it costs the run ------------------------------------------------------------------------
@@ -271,7 +299,7 @@ def measured(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
     more = write_run(log, num_events, num_clients)
     size = (log / "events.jsonl").stat().st_size / 1e6
     with sync_playwright() as driver, watching(folder / "watched") as (link, pid):
-        took_s, longest_s = indexed(link)
+        took_s, longest_s = indexed(link, "large")
         memory = int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0])
         yield {
             "table": "index",
@@ -282,6 +310,8 @@ def measured(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
             "longest_answer_ms": 1000 * longest_s,
             "memory_mb": memory / 1000,
         }
+        write_run(folder / "watched" / "other", num_events, num_clients, "fedbuff")
+        indexed(link, "other")
         chromium = shutil.which("chromium") or shutil.which("chromium-browser")
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for name in PAGES:
@@ -289,12 +319,14 @@ def measured(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
             moves = updates_ms(browser, link, name, log / "events.jsonl", more)
             yield {
                 "table": "pages",
-                "page": name.replace("clients/7", "one client"),
+                "page": name,
                 "numbers_ms": median(paint["words"] for paint in paints),
                 "figures_ms": median(paint["figures"] for paint in paints),
                 "update_ms": moves["median_ms"],
                 "slowest_update_ms": moves["max_ms"],
             }
+        zooms = zooms_ms(browser, link)
+        yield {"table": "zoom", "median_ms": median(zooms), "slowest_ms": max(zooms)}
         before, began = cpu_s(pid), time.monotonic()
         time.sleep(5.0)
         share = (cpu_s(pid) - before) / (time.monotonic() - began)
@@ -311,6 +343,7 @@ def main() -> None:
         "index": "Reading the log, once.",
         "pages": "From opening a page to its numbers and figures; updates while 2 000 lines a "
         "second are added, as the page measures them (question, answer, drawing).",
+        "zoom": "From a press of the timeline's buttons until it is drawn, at rest.",
         "idle": "Of one core, with nothing to read.",
         "cost": "A simulation alone, and with its page open in a browser on the same two cores.",
     }

@@ -23,6 +23,7 @@ from watching import MIB, resident_bytes
 from pisces.machine import num_cores
 from pisces.record.lines import Line, encode
 from pisces.report import figures
+from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger, client_rows, client_story, overview
 from pisces.seeds import generator
 
@@ -168,21 +169,22 @@ def answer(name: str, ask: Callable[[], Any]) -> Row:
 
 def answers(ledger: Ledger) -> Iterator[Row]:
     end = ledger.notes.at
+    goal = Goal.watched([ledger])
     asked: dict[str, Callable[[], Any]] = {
         "overview": lambda: overview(ledger),
         "clients, by id": lambda: client_rows(ledger),
         "clients, by score, found": lambda: client_rows(ledger, order="score", find="7"),
         "one client, newest": lambda: client_story(ledger, 7),
         "one client, oldest": lambda: client_story(ledger, 7, first=10_000),
-        "curve": lambda: figures.curve(ledger),
+        "curve": lambda: figures.curve(ledger, goal),
         "timeline, whole": lambda: figures.timeline(ledger),
         "timeline, last hundredth": lambda: figures.timeline(ledger, since=0.99 * end),
         "intervals": lambda: figures.intervals(ledger),
         "contributors": lambda: figures.contributors(ledger),
         "staleness": lambda: figures.staleness(ledger),
         "losses": lambda: figures.losses(ledger),
-        "curves of two runs": lambda: figures.compare_curves([ledger, ledger]),
-        "times of two runs": lambda: figures.compare_times([ledger, ledger]),
+        "curves of two runs": lambda: figures.compare_curves([ledger, ledger], goal),
+        "times of two runs": lambda: figures.compare_times([ledger, ledger], goal),
         "costs of two runs": lambda: figures.costs([ledger, ledger]),
     }
     for name, ask in asked.items():
