@@ -184,6 +184,24 @@ def test_a_run_that_is_replaced_is_shown_again(tmp_path: Path, open_tab: OpenTab
     tab.wrongs[:] = [wrong for wrong in tab.wrongs if missing not in wrong]
 
 
+def test_a_table_sorted_by_a_term_goes_on_with_a_run_that_has_none_such(
+    tmp_path: Path, open_tab: OpenTab
+) -> None:
+    make_run(tmp_path / "run", some_lines("pisces", num=30))
+    make_run(tmp_path / "next", some_lines("oort", num=30), protocol="oort")
+    with serving(tmp_path) as server:
+        tab = open_tab(of(server, "run", "clients"))
+        tab.page.get_by_role("button", name="Discount").click()
+        tab.until("() => document.querySelector('th[aria-sort]')?.innerText.startsWith('Discount')")
+        (tmp_path / "run").rename(tmp_path / "first")
+        (tmp_path / "next").rename(tmp_path / "run")
+        tab.page.get_by_role("button", name="Slowdown").wait_for()
+        tab.until("() => document.querySelector('th[aria-sort]')?.innerText.startsWith('Client')")
+        tab.page.locator("#banner").wait_for(state="hidden")
+    of_status = "the server responded with a status of 40"
+    tab.wrongs[:] = [wrong for wrong in tab.wrongs if of_status not in wrong]
+
+
 def test_a_log_without_an_end_says_what_to_do(tmp_path: Path, open_tab: OpenTab) -> None:
     lines = some_lines()
     silent, damaged = make_run(tmp_path / "silent", lines[:40]), make_run(tmp_path / "hurt", lines)

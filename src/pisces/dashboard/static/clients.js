@@ -9,10 +9,11 @@ import { duration, number, titled } from "./words.js";
 
 const ROWS = 40; // clients in the timeline at once
 const COLOURS = ["staleness", "outcome"];
+const BY_ID = { order: "client", descending: "0", first: 0 };
 const kept = new Map(); // what each run's table was last asked for
 
 export function clientsTab({ run, wake }) {
-  const asked = kept.get(run) ?? { order: "client", descending: "0", first: 0 };
+  const asked = kept.get(run) ?? { ...BY_ID };
   kept.set(run, asked);
   const view = { colour: "staleness", first: 0, span: null };
   const table = new Table({
@@ -72,8 +73,12 @@ export function clientsTab({ run, wake }) {
       table.setColumns(columns(run, rows.terms), rows.terms.join());
       table.show(rows, noClients(rows));
     };
+    const refused = (error) => { // a run that came in this one's place may have no such term
+      if (error.status === 400) table.ask(BY_ID);
+      throw error;
+    };
     await Promise.all([
-      ask("clients", { run, ...asked }).then(shown),
+      ask("clients", { run, ...asked }).then(shown, refused),
       ask("figure", wanted).then((figure) => picture.show(figure, span)),
     ]);
   }

@@ -75,9 +75,14 @@ export class Table {
   }
 
   change(asked) {
+    this.ask(asked);
+    this.changed();
+  }
+
+  /** Something else from the next beat on. */
+  ask(asked) {
     Object.assign(this.asked, asked);
     this.mark();
-    this.changed();
   }
 
   mark() {
