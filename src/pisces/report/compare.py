@@ -20,7 +20,15 @@ import numpy as np
 
 from pisces.errors import RunError
 from pisces.record.reader import Run
-from pisces.report.estimate import MIN_BOOTSTRAP, Bound, Estimate, estimate, ratio
+from pisces.report.estimate import (
+    MIN_BOOTSTRAP,
+    Bound,
+    Ends,
+    Estimate,
+    estimate,
+    ratio,
+    time_between,
+)
 from pisces.report.goal import Goal
 from pisces.stop import gain, worst
 
@@ -97,9 +105,9 @@ class Result:
     summary: Mapping[str, Any]
 
     @property
-    def time_between(self) -> tuple[float, float]:
-        """Between which values the time lies: after the end, for a run that ended without."""
-        return (self.summary["at"], math.inf) if self.time_s is None else (self.time_s, self.time_s)
+    def between(self) -> Ends:
+        """Between which values the time lies."""
+        return time_between(self.time_s, self.summary["at"])
 
 
 def compare(
@@ -208,7 +216,7 @@ def _row(protocol: str, results: BySeed, reference: BySeed, metric: str) -> Row:
 def paired_speedup(results: BySeed, reference: BySeed) -> Speedup:
     """How much faster the reference met the target, over the seeds both have."""
     shared = [(results[s], reference[s]) for s in results if s in reference]
-    found = estimate([ratio(a.time_between, b.time_between) for a, b in shared])
+    found = estimate([ratio(a.between, b.between) for a, b in shared])
     return Speedup() if found is None else _told(found)
 
 

@@ -69,6 +69,17 @@ def estimate(values: Sequence[Ends]) -> Estimate | None:
     return Estimate(len(ends), least, most, *whole, *spread)
 
 
+def time_between(time_s: float | None, end_s: float) -> Ends:
+    """Between which instants a run meets its target: after its end, where it did not so far."""
+    return (end_s, math.inf) if time_s is None else (time_s, time_s)
+
+
+def median_between(values: Sequence[Ends]) -> Ends:
+    """Between which values their median lies: twice the same where it is known."""
+    least, most = map(float, medians_of(np.array(values, np.float64)))
+    return least, most
+
+
 def medians_of(ends: NDArray[np.float64]) -> NDArray[np.float64]:
     """The medians of the lower and of the upper ends, which are the last axis."""
     with np.errstate(invalid="ignore"):

@@ -161,6 +161,15 @@ def test_times_to_target_begin_with_the_quickest(make_run: MakeRun, tmp_path: Pa
     assert names == ["soon", "late", "once", "never"]
 
 
+def test_a_median_that_is_not_known_is_drawn_as_far_as_it_is_sure(make_run: MakeRun) -> None:
+    # Later than 50 s and later than 80 s: in the median later than 65 s, and no more is sure.
+    some = [make_run("never", seed, {1.0: 0.1}, end=end) for seed, end in ((1, 50.0), (2, 80.0))]
+    figure = drawn("times", Material(some, Goal("accuracy", 0.9)))
+    assert figure is not None
+    (bar,) = figure.axes[0].patches
+    assert (bar.get_width(), bar.get_hatch()) == (65.0, "///")
+
+
 def test_a_long_name_stays_on_the_sheet(make_run: MakeRun, tmp_path: Path) -> None:
     name = "a-protocol-of-which-the-name-is-rather-long"
     draw("curve", [make_run(name, 1, {1.0: 0.5})], tmp_path / "plot.svg", 0.4)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from pisces.errors import RunError
 from pisces.quantities import counted, duration, told
 from pisces.report.compare import Row, compare, grouped
+from pisces.report.estimate import Ends, median_between, time_between
 from pisces.report.figures.comparison import compared, looks_of
 from pisces.report.figures.figure import GREY, Figure, Trace, label, layout_of, nothing
 from pisces.report.goal import Goal
@@ -22,8 +22,8 @@ from pisces.report.ledger.summary import ReadRun
 def compare_times(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
     """Time to the target: a bar to the median of each protocol, a dot per run.
 
-    A run that ended, or is, without it is an open triangle where it is now; where half or more are,
-    the bar is paler: the median lies beyond.
+    A run that ended, or is, without it is an open triangle where it is now; where that leaves the
+    median open, the bar is paler and ends at what is sure: the median lies beyond.
     """
     name, title = "compare-times", "time to target"
     with compared(ledgers, goal, needs_target=True) as of:
@@ -36,14 +36,14 @@ def compare_times(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
         }
         ends = {run.path: run.ledger.notes.at for own in groups.values() for run in own}
     looks = looks_of(list(groups))
-    medians = {p: float(np.median([_time(t) for _, t in own])) for p, own in found.items()}
-    order = sorted(groups, key=lambda protocol: medians[protocol])
+    medians = {
+        protocol: median_between([time_between(time, ends[run.path]) for run, time in own])
+        for protocol, own in found.items()
+    }
+    order = sorted(groups, key=lambda protocol: medians[protocol][::-1])
     traces: list[Trace] = []
     for place, protocol in enumerate(order):
-        last = max(ends[run.path] for run, _ in found[protocol])
-        traces += _time_traces(
-            place, found[protocol], medians[protocol], last, looks[protocol], ends
-        )
+        traces += _time_traces(place, found[protocol], medians[protocol], looks[protocol], ends)
     layout = layout_of(
         name,
         f"time to {told(metric)} {target:g} (s)",
@@ -57,29 +57,22 @@ def compare_times(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
     return Figure(title, "; ".join(words) + ".", traces, layout)
 
 
-def _time(time: float | None) -> float:
-    return np.inf if time is None else time
-
-
 def _time_traces(
     place: int,
     found: Sequence[tuple[ReadRun, float | None]],
-    median: float,
-    last: float,
+    median: Ends,
     look: tuple[str, str],
     ends: Mapping[Any, float],
 ) -> list[Trace]:
-    is_known = median < np.inf
+    is_known = median[1] < math.inf
     bar = {
         "type": "bar",
         "orientation": "h",
-        "x": [median if is_known else last],
+        "x": [median[0]],
         "y": [place],
         "width": 0.6,
         "marker": {"color": look[0], "opacity": 0.6 if is_known else 0.2},
-        "hovertemplate": "median %{x:,.4~g} s<extra></extra>"
-        if is_known
-        else "beyond<extra></extra>",
+        "hovertemplate": f"median {'' if is_known else 'beyond '}%{{x:,.4~g}} s<extra></extra>",
         "showlegend": False,
     }
     dots = {
@@ -99,12 +92,12 @@ def _time_traces(
     return [bar, dots]
 
 
-def _time_words(protocol: str, found: Sequence[tuple[ReadRun, float | None]], median: float) -> str:
+def _time_words(protocol: str, found: Sequence[tuple[ReadRun, float | None]], median: Ends) -> str:
     num = sum(time is not None for _, time in found)
     reached = f"reached by {num or 'none'} of {len(found)}"
-    if median == np.inf:
+    if median[1] == math.inf:
         return f"{protocol}: {reached}"
-    middle = duration(median) + (" in the median" if len(found) > 1 else "")
+    middle = duration(median[0]) + (" in the median" if len(found) > 1 else "")
     return f"{protocol}: {middle}, {reached}"
 
 

@@ -20,6 +20,7 @@ from pisces.quantities import told
 from pisces.record.reader import Run
 from pisces.report.band import BAND, MIDDLE
 from pisces.report.compare import grouped
+from pisces.report.estimate import Ends, median_between, time_between
 from pisces.report.goal import Goal
 from pisces.report.printed.paper import SCREEN, Paper, literal
 from pisces.report.printed.picked import Part, are_alike, draw_picks
@@ -76,11 +77,11 @@ def curves(runs: Iterable[Run], goal: Goal, *, paper: Paper = SCREEN) -> Figure 
 def times(runs: Iterable[Run], goal: Goal, *, paper: Paper = SCREEN) -> Figure:
     """How long each protocol took, the quickest on top: a bar to the median, a dot per seed.
 
-    A run that ended without meeting the target is an open triangle where it ended; where half or
-    more did, the bar is hatched: the median lies beyond.
+    A run that ended without meeting the target is an open triangle where it ended; where that
+    leaves the median open, the bar is hatched and ends at what is sure: the median lies beyond.
     """
     metric, target = goal.metric, goal.needed
-    groups = sorted(_groups(runs), key=lambda group: _typical_s(group, target, metric))
+    groups = sorted(_groups(runs), key=lambda group: _median_s(group, target, metric)[::-1])
     with paper.drawing():
         figure = Figure(figsize=paper.rows(len(groups)), layout="constrained")
         axes = tidy(figure.subplots())
@@ -186,22 +187,17 @@ def _median_time(times: Sequence[float | None]) -> float:
 # --- bars -----------------------------------------------------------------------------------------
 
 
-def _typical_s(group: _Group, target: float, metric: str) -> tuple[float, float]:
-    """The median time, and where that is not known the mean one or end."""
-    times = [run.time_to_target(target, metric) for run in group.runs]
-    ends = [run.summary["at"] for run in group.runs]
-    known = [end if time is None else time for time, end in zip(times, ends, strict=True)]
-    return _median_time(times), float(np.mean(known))
+def _median_s(group: _Group, target: float, metric: str) -> Ends:
+    times = [(run.time_to_target(target, metric), run.summary["at"]) for run in group.runs]
+    return median_between([time_between(time, end) for time, end in times])
 
 
 def _draw_times(axes: Axes, place: int, group: _Group, target: float, metric: str) -> None:
     times = [run.time_to_target(target, metric) for run in group.runs]
-    median, colour = _median_time(times), group.style.colour
+    (least, most), colour = _median_s(group, target, metric), group.style.colour
     ended = [run.summary["at"] for run, time in zip(group.runs, times, strict=True) if time is None]
-    if median < math.inf:
-        axes.barh(place, median, height=0.7, color=colour, alpha=0.6)
-    else:
-        axes.barh(place, min(ended), height=0.7, color=colour, alpha=0.2, hatch="///")
+    look = {"alpha": 0.6} if most < math.inf else {"alpha": 0.2, "hatch": "///"}
+    axes.barh(place, least, height=0.7, color=colour, **look)
     met = [time for time in times if time is not None]
     axes.plot(met, [place] * len(met), "o", color="black", markersize=3, zorder=4)
     axes.plot(ended, [place] * len(ended), ">", color="black", fillstyle="none", markersize=4)
