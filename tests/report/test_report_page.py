@@ -281,6 +281,18 @@ def test_a_browser_draws_it_offline_without_a_word(run: Run, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("whole")
+def test_what_nobody_scrolled_to_is_drawn_too(run: Run, tmp_path: Path) -> None:
+    write_page(tmp_path / "it.html", [run], Goal("accuracy", 0.01))
+    with browser() as opened:
+        page = opened.new_page(viewport={"width": 375, "height": 300})
+        page.goto((tmp_path / "it.html").as_uri())
+        left = "document.querySelectorAll('[data-figure]:not(:has(.main-svg))').length"
+        page.wait_for_function(f"{left} === 0")
+        assert page.evaluate("scrollY") == 0
+        assert page.evaluate("document.body.scrollHeight") > 1500  # beyond where it draws at once
+
+
+@pytest.mark.usefixtures("whole")
 def test_lines_are_lighter_in_the_dark_and_paper_is_opened(run: Run, tmp_path: Path) -> None:
     write_page(tmp_path / "it.html", [run], Goal("accuracy", 0.01))
     with browser() as opened:

@@ -45,7 +45,7 @@
     place.textContent = "";
     draw(place);
   };
-  // What is not looked at is not drawn: a page of many figures opens at once.
+  // What is looked at comes first, so that a page of many figures opens at once.
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
@@ -59,6 +59,16 @@
     if (height) place.style.minHeight = `${height}px`;
     watcher.observe(place);
   }
+  // The rest follows while nothing else is to be done: for pictures of the whole page, and who scrolls fast.
+  const idle = window.requestIdleCallback ?? ((next) => setTimeout(next, 50));
+  const drawRest = () => {
+    const next = places.find((place) => !place.dataset.drawn);
+    if (!next) return;
+    watcher.unobserve(next);
+    first(next);
+    idle(drawRest);
+  };
+  idle(drawRest);
   dark.addEventListener("change", drawAll);
   const all = () => places.forEach((p) => (p.dataset.drawn ? draw(p) : first(p)));
   let opened = []; // nobody can open on paper what is closed
