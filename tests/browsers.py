@@ -78,7 +78,9 @@ def serving(folder: Path | None, *options: str, cwd: Path | None = None) -> Iter
 
 
 # What the browser itself says of a page that goes on asking a server that a test has ended.
-GONE = re.compile(r"net::ERR_(CONNECTION_\w+|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING)")
+GONE = re.compile(
+    r"net::ERR_(CONNECTION_\w+|SOCKET_NOT_CONNECTED|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING)"
+)
 
 
 @dataclass

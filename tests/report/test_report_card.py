@@ -78,6 +78,17 @@ def test_a_run_shows_what_it_came_to_and_its_curve(tmp_path: Path) -> None:
     assert len(html) < 15_000
 
 
+def test_a_target_of_another_metric_is_not_held_against_this_one(tmp_path: Path) -> None:
+    run = write(tmp_path / "run")
+    stop = '[stop]\nmetric = "beauty"\ntarget = 0.5\n'
+    (tmp_path / "run" / "config.toml").write_text(f'protocol = "pisces"\n{stop}')
+    told = {**run.summary, "metric": "beauty", "target": 0.5}
+    (tmp_path / "run" / "summary.json").write_text(json.dumps(told))
+    words = Seen(Run.open(run.path)._repr_html_()).words
+    assert "accuracy, final and best" in words
+    assert not [word for word in words if word.startswith("time to")]
+
+
 def test_a_long_curve_is_a_small_picture(tmp_path: Path) -> None:
     html = write(tmp_path, num=5000)._repr_html_()
     assert len(html) < 20_000

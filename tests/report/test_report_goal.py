@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from ledgers import HAND, ledger_of
+from ledgers import HAND, ledger_of, line
 
 from pisces.errors import RunError
 from pisces.record.lines import Line
 from pisces.record.reader import Run
 from pisces.record.summary import metric_among
+from pisces.report.compare import compare, drawn_of
 from pisces.report.goal import Goal
+from pisces.report.ledger.summary import ReadRun
+from pisces.report.page import page
 
 ACCURACY = 'protocol = "pisces"\n[stop]\nmetric = "accuracy"\ntarget = 0.5'
 FURTHER = 'protocol = "pisces"\n[stop]\nmetric = "accuracy"\ntarget = 0.9'
@@ -69,6 +72,56 @@ def test_a_target_that_is_needed() -> None:
     assert Goal("accuracy", 0.5).needed == 0.5
     with pytest.raises(RunError, match="no target in common: say one with --target"):
         _ = Goal("accuracy").needed
+
+
+STOPPED = [*HAND, line("stopped", 12.0, reason="target")]
+
+
+@pytest.mark.parametrize(
+    ("config", "goal", "is_refused"),
+    [
+        (ACCURACY, Goal("accuracy", 0.6), True),
+        (ACCURACY, Goal("accuracy", 0.5), False),  # what it stopped at
+        (ACCURACY, Goal("accuracy", 0.3), False),
+        (ACCURACY, Goal("accuracy"), False),
+        (ACCURACY, Goal("loss", 0.1), False),  # of that nobody knows whether it cut anything short
+        (LOSS, Goal("loss", 1.5), True),  # less is more
+        (LOSS, Goal("loss", 2.5), False),
+        (NO_STOP, Goal("accuracy", 0.9), False),
+    ],
+)
+def test_a_run_that_was_good_enough_says_nothing_of_more(
+    tmp_path: Path, config: str, goal: Goal, is_refused: bool
+) -> None:
+    ledger = ledger_of(tmp_path, STOPPED, config)
+    for run in (Run.open(ledger.path), ReadRun.of(ledger)):
+        why = goal.refusal([run])
+        assert (why is not None) == is_refused
+        if why is not None:
+            assert f"{ledger.path} stopped once it had reached" in why
+            with pytest.raises(RunError, match="choose a target up to"):
+                goal.check([run])
+
+
+def test_all_who_compare_refuse_it(tmp_path: Path) -> None:
+    run = Run.open(ledger_of(tmp_path, STOPPED, ACCURACY).path)
+    goal = Goal("accuracy", 0.6)
+    with pytest.raises(RunError, match="stopped once it had reached"):
+        compare([run], 0.6)
+    with pytest.raises(RunError, match="stopped once it had reached"):
+        drawn_of([run], goal)
+    pytest.importorskip("plotly")
+    with pytest.raises(RunError, match="stopped once it had reached"):
+        page([run], goal)
+
+
+def test_a_run_that_ended_otherwise_may_be_held_to_more(tmp_path: Path) -> None:
+    stopped = line("stopped", 12.0, reason="time")
+    runs = [
+        Run.open(ledger_of(tmp_path / name, lines, ACCURACY).path)
+        for name, lines in (("over", [*HAND, stopped]), ("going", HAND))
+    ]
+    Goal("accuracy", 0.9).check(runs)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsers import browser
+from browsers import Tab, browser
 from runs import World, simulate
 
 from pisces.errors import MissingPackageError, RunError
@@ -284,30 +284,33 @@ def test_a_browser_draws_it_offline_without_a_word(run: Run, tmp_path: Path) -> 
 def test_what_nobody_scrolled_to_is_drawn_too(run: Run, tmp_path: Path) -> None:
     write_page(tmp_path / "it.html", [run], Goal("accuracy", 0.01))
     with browser() as opened:
-        page = opened.new_page(viewport={"width": 375, "height": 300})
-        page.goto((tmp_path / "it.html").as_uri())
-        left = "document.querySelectorAll('[data-figure]:not(:has(.main-svg))').length"
-        page.wait_for_function(f"{left} === 0")
-        assert page.evaluate("scrollY") == 0
-        assert page.evaluate("document.body.scrollHeight") > 1500  # beyond where it draws at once
+        tab = Tab(opened.new_page(viewport={"width": 375, "height": 300}), tmp_path)
+        tab.page.goto((tmp_path / "it.html").as_uri())
+        tab.until("!document.querySelector('[data-figure]:not(:has(.main-svg))')")
+        assert tab.page.evaluate("scrollY") == 0
+        height = tab.page.evaluate("document.body.scrollHeight")
+        assert height > 1500  # beyond where it draws at once
+        tab.check()
 
 
 @pytest.mark.usefixtures("whole")
 def test_lines_are_lighter_in_the_dark_and_paper_is_opened(run: Run, tmp_path: Path) -> None:
     write_page(tmp_path / "it.html", [run], Goal("accuracy", 0.01))
     with browser() as opened:
-        page = opened.new_page(color_scheme="dark", viewport={"width": 375, "height": 800})
-        page.goto((tmp_path / "it.html").as_uri())
+        dark = opened.new_page(color_scheme="dark", viewport={"width": 375, "height": 800})
+        tab = Tab(dark, tmp_path)
+        tab.page.goto((tmp_path / "it.html").as_uri())
         lines = "[...document.querySelectorAll('.js-line')].map((e) => e.style.stroke).join()"
         is_open = "document.querySelectorAll('details[open]').length"
-        page.wait_for_function(f"{lines} !== ''")
-        assert "rgb(61, 154, 217)" in page.evaluate(lines)
-        assert page.evaluate(is_open) == 0
-        page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        page.wait_for_function(f"{lines}.includes('rgb(0, 114, 178)')")
-        assert page.evaluate(is_open) == 1
-        page.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert page.evaluate(is_open) == 0
+        tab.until(f"{lines} !== ''")
+        assert "rgb(61, 154, 217)" in tab.page.evaluate(lines)
+        assert tab.page.evaluate(is_open) == 0
+        tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        tab.until(f"{lines}.includes('rgb(0, 114, 178)')")
+        assert tab.page.evaluate(is_open) == 1
+        tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert tab.page.evaluate(is_open) == 0
+        tab.check()
 
 
 def test_protocols_stand_in_one_order(make_run: MakeRun) -> None:

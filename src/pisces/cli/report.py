@@ -19,7 +19,6 @@ from pisces.report.compare import Row, compare, drawn_of, in_order
 from pisces.report.goal import NO_TARGET, Goal
 from pisces.report.settings import apart, differences_of_world
 from pisces.report.table import comparison_table, run_table
-from pisces.stop import meets
 
 
 def report(
@@ -73,7 +72,7 @@ def report(
     runs = list(dict.fromkeys(run for folder in folders for run in _runs_in(folder)))
     _check_whole(runs, needed=bool(wanted) or len(runs) > 1)
     goal = Goal.of(runs, metric, target, reference)
-    _check_target(runs, goal)
+    goal.check(runs)
     _warn_of_differences(runs)
     if wanted.places and len(runs) > 1 and goal.target is not None:
         runs = in_order(runs, _rows(runs, goal))
@@ -183,19 +182,6 @@ def _runs_in(folder: Path) -> list[Run]:
 
 def _rows(runs: Sequence[Run], goal: Goal) -> list[Row]:
     return compare(runs, goal.needed, metric=goal.metric, reference=goal.reference)
-
-
-def _check_target(runs: Sequence[Run], goal: Goal) -> None:
-    """Runs that stopped because they were good enough cannot be held to more."""
-    metric, target = goal.metric, goal.target
-    for run in runs:
-        own = run.summary.get("target")
-        cut = run.summary["reason"] == "target" and run.summary.get("metric") == metric
-        if cut and own is not None and target is not None and not meets(own, target, metric):
-            raise RunError(
-                f"{run.path} stopped once it had reached {own:g}: ask for a target up to that, or "
-                "run again with another stop.target"
-            )
 
 
 def _warn_of_differences(runs: Sequence[Run]) -> None:

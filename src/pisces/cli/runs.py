@@ -15,8 +15,8 @@ from pisces.cli.console import Json, print_json, stdout
 from pisces.errors import RunError
 from pisces.quantities import duration
 from pisces.record.reader import Run, find_runs
-from pisces.record.summary import metric_among
 from pisces.record.writer import SUMMARY
+from pisces.report.goal import own_of
 from pisces.report.table import Room, empty_table, fitting, whole
 
 LONGEST_PART = 26  # of a folder's name that is broken
@@ -86,8 +86,8 @@ def _cells(run: Run) -> tuple[str, ...]:
     summary = _summary(run)
     if "versions" not in summary:
         return "", "", "", "not over (sampled)"
-    metric = metric_among(summary.get("metric", run.setting("stop", "metric")), summary["best"])
-    best = None if metric is None else summary["best"].get(metric)
+    metric, _ = own_of(run)
+    best = summary["best"].get(metric)
     return (
         str(summary["versions"]),
         duration(summary["at"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from pisces.dashboard.answer import (
@@ -21,13 +21,13 @@ from pisces.dashboard.places import hidden
 from pisces.errors import PiscesError, RunError
 from pisces.report import figures
 from pisces.report.figures import Figure
-from pisces.report.figures.figure import nothing
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.summary import ReadRun, stopped_short_of
+from pisces.report.ledger.summary import ReadRun
 from pisces.report.settings import apart, differences_of_world
 
 MAX_COMPARED = 40  # runs
+FIGURES = (figures.compare_curves, figures.compare_times, figures.compare_speedups)
 SAMPLED = "its log has the lines of some clients only, and counts of them would be wrong"
 
 
@@ -53,10 +53,7 @@ def comparison(index: Index, asked: Asked) -> Answer:
             "metrics": list(dict.fromkeys(name for one in ledgers for name in one.metrics)),
             "left_out": [{"id": name, "why": why} for name, why in left_out.items()],
             "note": _other_worlds(found, ledgers),
-            "figures": [
-                _drawn_or_why(index, make, ledgers, metric, target)
-                for make in (_curves, _times, _speedups)
-            ],
+            "figures": [_drawn_or_why(index, make, ledgers, metric, target) for make in FIGURES],
             "costs": [
                 {**asdict(cost), "run": watched.place.id}
                 for watched, cost in zip(found, figures.costs(ledgers), strict=True)
@@ -94,37 +91,6 @@ def _other_worlds(found: Sequence[Watched], ledgers: Sequence[Ledger]) -> str | 
     ids = {run.path: watched.place.id for run, watched in zip(runs, found, strict=True)}
     told = apart(ids[known[0].path], ids[other.path], keys)
     return f"{told}; their times do not say which protocol is faster"
-
-
-def _curves(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
-    goal = replace(goal, target=None) if _beyond(ledgers, goal) else goal
-    return figures.compare_curves(ledgers, goal)
-
-
-def _times(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
-    if why := _beyond(ledgers, goal):
-        return nothing("time to target", why)
-    return figures.compare_times(ledgers, goal)
-
-
-def _speedups(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
-    if why := _beyond(ledgers, goal):
-        return nothing("speed-ups", why)
-    return figures.compare_speedups(ledgers, goal)
-
-
-def _beyond(ledgers: Sequence[Ledger], goal: Goal) -> str | None:
-    """Runs that stopped because they were good enough cannot be held to more."""
-    if goal.target is None:
-        return None
-    for ledger in ledgers:
-        own = stopped_short_of(ledger, goal.target, goal.metric)
-        if own is not None:
-            return (
-                f"{ledger.path} stopped once it had reached {own:g}, so nobody knows when it would "
-                f"have reached {goal.target:g}: choose a target up to {own:g}, or take it out."
-            )
-    return None
 
 
 def _drawn_or_why(

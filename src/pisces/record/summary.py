@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pisces.record.lines import Line, line
+from pisces.record.lines import TAKEN, Line, line
 from pisces.stop import best, gain
 from pisces.types import AT_THE_END, CALLED_OFF, Entry, State
 
@@ -166,7 +166,7 @@ class Tally:
 
 def metrics_of(line: Line) -> dict[str, float | None]:
     """The metrics among the keys of an `evaluated` line."""
-    return {key: value for key, value in line.items() if key not in ("kind", "at", "version")}
+    return {key: value for key, value in line.items() if key not in TAKEN}
 
 
 def curve(
@@ -189,6 +189,14 @@ def metric_among(named: object, known: Iterable[str]) -> str | None:
     if isinstance(named, str) and (named in names or not names):
         return named
     return next((name for name in (*BEST_KNOWN, *names) if name in names), None)
+
+
+def own_goal(
+    named: object, known: Iterable[str], target: float | None
+) -> tuple[str | None, float | None]:
+    """The metric a run is about, and its target, which is one of the metric that it names."""
+    metric = metric_among(named, known)
+    return metric, target if named in (None, metric) else None
 
 
 def time_to_target(

@@ -17,7 +17,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from pisces.quantities import UNKNOWN, duration
-from pisces.record.summary import metric_among, time_to_target
+from pisces.record.summary import own_goal, time_to_target
 from pisces.report.styles import COLOURS
 from pisces.stop import Stop
 
@@ -52,16 +52,19 @@ def card_of(run: Run) -> str:
 
 
 def _card(summary: Mapping[str, Any], curve: Callable[[str], Iterable[tuple[float, float]]]) -> str:
-    metric = _metric(summary)
+    metric, target = own_goal(
+        summary.get("metric"), summary.get("final") or {}, summary.get("target")
+    )
+    metric = metric or Stop().metric
     points = _points(curve, metric)
     rows = "".join(
         f'<tr><td style="text-align:left;opacity:.7">{_escaped(label)}</td>'
         f'<td style="text-align:right">{_escaped(value)}</td></tr>'
-        for label, value in _facts(summary, metric, points)
+        for label, value in _facts(summary, metric, target, points)
     )
     style = "display:flex;flex-wrap:wrap;gap:1.5em;align-items:flex-start"
     table = f'<table style="border-collapse:collapse;margin:0;color:inherit">{rows}</table>'
-    return f'<div style="{style}">{table}{_figure(points, summary.get("target"), metric)}</div>'
+    return f'<div style="{style}">{table}{_figure(points, target, metric)}</div>'
 
 
 def _line(text: str) -> str:
@@ -75,11 +78,9 @@ def _escaped(text: str, longest: int = LONGEST) -> str:
 # --- facts ----------------------------------------------------------------------------------------
 
 
-def _metric(summary: Mapping[str, Any]) -> str:
-    return metric_among(summary.get("metric"), summary.get("final") or {}) or Stop().metric
-
-
-def _facts(summary: Mapping[str, Any], metric: str, points: Points) -> Iterator[tuple[str, str]]:
+def _facts(
+    summary: Mapping[str, Any], metric: str, target: float | None, points: Points
+) -> Iterator[tuple[str, str]]:
     seed = "" if summary.get("seed") is None else f", seed {summary['seed']}"
     yield "protocol", f"{summary.get('protocol') or UNKNOWN}{seed}"
     yield "ended", f"{summary.get('reason') or 'not finished'}, at {duration(summary['at'])}"
@@ -87,10 +88,10 @@ def _facts(summary: Mapping[str, Any], metric: str, points: Points) -> Iterator[
     yield "updates", f"{summary['num_updates']:,}"
     final, best = (_number(summary[part].get(metric)) for part in ("final", "best"))
     yield f"{metric}, final and best", f"{final}, {best}"
-    if summary.get("target") is not None:
-        reached = time_to_target(points, summary["target"], metric)
+    if target is not None:
+        reached = time_to_target(points, target, metric)
         time = "not reached" if reached is None else duration(reached)
-        yield f"time to {metric} {summary['target']:g}", time
+        yield f"time to {metric} {target:g}", time
     mean = summary.get("mean_staleness")
     stale = UNKNOWN if mean is None else f"{mean:.1f}, {summary.get('max_staleness')}"
     yield "staleness, mean and max", stale

@@ -121,6 +121,7 @@ def compare(
     groups = by_protocol(runs)
     if not groups:
         raise RunError("there are no runs to compare: give at least one run folder")
+    Goal(metric, target).check(run for group in groups.values() for run in group.values())
     results = {name: _results(group, target, metric) for name, group in groups.items()}
     if reference is None:
         fastest = min(results, key=lambda name: _standing(results[name]))
@@ -144,11 +145,12 @@ def is_cut_short(run: Run) -> bool:
 
 
 def drawn_of(runs: Sequence[AnyRun], goal: Goal) -> tuple[Sequence[AnyRun], Goal]:
-    """Which of these runs are drawn, and what they are held against.
+    """Which of these runs are drawn, and what they are held against, if they can be.
 
     Runs cut short are drawn only where there are no others, and held against the target only where
     there is a single one: two that somebody stopped early say nothing of who is faster.
     """
+    goal.check(runs)
     over = [run for run in runs if not is_cut_short(run)]
     if over or len(runs) == 1:
         return over or runs, goal

@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from pisces.errors import RunError
 from pisces.record.reader import Run
-from pisces.record.summary import metric_among
+from pisces.record.summary import own_goal
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.summary import metric_of, target_of
-from pisces.stop import Stop
+from pisces.report.ledger.summary import ReadRun
+from pisces.stop import Stop, meets
 
 NO_TARGET = "these runs have no target in common: say one with --target 0.9"
 
@@ -37,9 +37,9 @@ class Goal:
     ) -> Goal:
         """As asked for, or else what all of these runs that say are about.
 
-        That of each is as its summary or config says; see `pisces.record.summary.metric_among`.
+        That of each is as its summary or config says; see `pisces.record.summary.own_goal`.
         """
-        metric, target = _agreed([_told(run) for run in runs], metric, target)
+        metric, target = _agreed([own_of(run) for run in runs], metric, target)
         return cls(metric, target, reference)
 
     @classmethod
@@ -47,7 +47,7 @@ class Goal:
         cls, ledgers: Iterable[Ledger], metric: str | None = None, target: float | None = None
     ) -> Goal:
         """The same of runs that may still go on."""
-        return cls(*_agreed([_seen(ledger) for ledger in ledgers], metric, target))
+        return cls.of([ReadRun.of(ledger) for ledger in ledgers], metric, target)
 
     @property
     def needed(self) -> float:
@@ -56,24 +56,33 @@ class Goal:
             raise RunError(NO_TARGET)
         return self.target
 
+    def refusal(self, runs: Iterable[Run]) -> str | None:
+        """Why one of these cannot be held to the target: less was good enough for it to stop."""
+        for run in runs if self.target is not None else ():
+            metric, own = own_of(run)
+            has_stopped = run.summary["reason"] == "target" and metric == self.metric
+            if has_stopped and own is not None and not meets(own, self.needed, self.metric):
+                return (
+                    f"{run.path} stopped once it had reached {own:g}, so nobody knows when it "
+                    f"would have reached {self.target:g}: choose a target up to {own:g}, or make "
+                    "the run again with another stop.target"
+                )
+        return None
+
+    def check(self, runs: Iterable[Run]) -> None:
+        """Refuse runs that cannot be held to it."""
+        if why := self.refusal(runs):
+            raise RunError(why)
+
 
 Own: TypeAlias = tuple[str | None, float | None]  # what one run says: its metric, its target
 
 
-def _told(run: Run) -> Own:
+def own_of(run: Run) -> Own:
+    """What this one run is about, and what it was to reach."""
     summary = run.summary
     named, target = (summary.get(key, run.setting("stop", key)) for key in ("metric", "target"))
-    return _own(named, metric_among(named, summary["final"]), target)
-
-
-def _seen(ledger: Ledger) -> Own:
-    named = ledger.setting("stop", "metric")
-    return _own(named, metric_of(ledger) or metric_among(named, ()), target_of(ledger))
-
-
-def _own(named: object, metric: str | None, target: float | None) -> Own:
-    """A target is one of the metric that the run names, if it names any."""
-    return metric, target if named in (None, metric) else None
+    return own_goal(named, summary["final"], target)
 
 
 def _agreed(

@@ -42,6 +42,7 @@ def page(runs: Sequence[Run], goal: Goal | None = None) -> str:
     if not runs:
         raise RunError("there are no runs to tell of: give at least one run folder")
     goal = Goal.of(runs) if goal is None else goal
+    goal.check(runs)
     library = _Script.of(_plotly())
     own = _Script.of(_file("page.js"))
     read, rows = [ReadRun.of(_read(run)) for run in runs], None

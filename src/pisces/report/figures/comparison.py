@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,10 +46,11 @@ def compared(
 ) -> Iterator[Compared]:
     """Runs to be drawn, while nobody reads on."""
     with held(ledgers):
+        runs = [ReadRun.of(ledger) for ledger in ledgers]
         why = _why_nothing(ledgers, goal)
-        if why is None and needs_target and goal.target is None:
-            why = NO_TARGET
-        yield Compared([ReadRun.of(ledger) for ledger in ledgers], why)
+        if why is None and needs_target:
+            why = NO_TARGET if goal.target is None else goal.refusal(runs)
+        yield Compared(runs, why)
 
 
 @contextmanager
@@ -92,6 +93,8 @@ def compare_curves(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
         if found.why_not:
             return nothing(RUNS_OVER_TIME, found.why_not)
         runs = found.runs
+        if goal.refusal(runs):  # they are what they are, whatever they are held to
+            goal = replace(goal, target=None)
         curves = [(run, *run.curve(goal.metric)) for run in runs]
         words = _curve_words(runs, goal)
     looks = looks_of(list(dict.fromkeys(run.protocol for run in runs)))

@@ -13,11 +13,10 @@ from pisces.report.ledger.book import Ledger
 from pisces.report.ledger.rows import STATUSES, status_codes
 from pisces.report.ledger.summary import (
     ReadRun,
+    aim_of,
     counted,
     is_target_known,
-    metric_of,
     reached_at,
-    target_of,
 )
 from pisces.report.ledger.tables import LEFT, WAITING
 from pisces.report.ledger.wall import (
@@ -108,7 +107,7 @@ def overview(ledger: Ledger) -> Overview:
 
 def _overview(ledger: Ledger) -> Overview:
     run, notes, total = ReadRun.of(ledger), ledger.notes, counted(ledger)
-    state, metric, target = _state(ledger), metric_of(ledger), target_of(ledger)
+    state, metric, target = _state(ledger), *aim_of(ledger)
     rest = left(ledger, is_over=state == "finished")
     codes = np.bincount(status_codes(ledger), minlength=len(STATUSES))
     num_of = dict(zip(STATUSES, codes.tolist(), strict=True))
@@ -126,8 +125,8 @@ def _overview(ledger: Ledger) -> Overview:
         num_lines=notes.num_lines,
         version=notes.version,
         metric=metric,
-        value=None if metric is None else total["final"][metric],
-        best=None if metric is None else total["best"][metric],
+        value=total["final"].get(metric),
+        best=total["best"].get(metric),
         target=target,
         is_target_known=is_target_known(ledger),
         time_to_target_s=None if metric is None else reached_at(ledger, target, metric),

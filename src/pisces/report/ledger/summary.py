@@ -13,11 +13,11 @@ import numpy as np
 from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.record.sound import is_summary
-from pisces.record.summary import metric_among, time_to_target
+from pisces.record.summary import own_goal, time_to_target
 from pisces.record.writer import SUMMARY, read_file
 from pisces.report.arrays import Floats
 from pisces.report.ledger.book import Ledger
-from pisces.stop import lower_is_better, meets
+from pisces.stop import best
 
 
 def counted(ledger: Ledger) -> dict[str, Any]:
@@ -63,10 +63,7 @@ def last_of(ledger: Ledger, metric: str) -> float | None:
 def best_of(ledger: Ledger, metric: str) -> float | None:
     """Its best value."""
     _, values = ledger.curve(metric)
-    values = values[~np.isnan(values)]
-    if not len(values):
-        return None
-    return float(values.min() if lower_is_better(metric) else values.max())
+    return best(values[~np.isnan(values)].tolist(), metric)
 
 
 def reached_at(ledger: Ledger, target: float | None, metric: str) -> float | None:
@@ -77,29 +74,21 @@ def reached_at(ledger: Ledger, target: float | None, metric: str) -> float | Non
     return time_to_target(zip(times.tolist(), values.tolist(), strict=True), target, metric)
 
 
-def metric_of(ledger: Ledger) -> str | None:
-    """The metric a run is about: that of `stop`, or the best known of those there are."""
-    wanted = ledger.setting("stop", "metric")
-    if wanted is None and _is_told_later(ledger):
-        wanted = _summary(ledger).get("metric")
-    return metric_among(wanted, ledger.metrics) if ledger.metrics else None
+def aim_of(ledger: Ledger) -> tuple[str | None, float | None]:
+    """The metric a run is about, and its target; None is what is not known."""
+    told = _stop(ledger)
+    return own_goal(told["metric"], ledger.metrics, told["target"])
 
 
-def target_of(ledger: Ledger) -> float | None:
-    """The target of `stop`: as the config has it, or the summary where a program made the run."""
-    target = ledger.setting("stop", "target")
-    if target is None and _is_told_later(ledger):
-        target = _summary(ledger).get("target")
+def _stop(ledger: Ledger) -> dict[str, Any]:
+    """As the config has it, or the summary where a program made the run."""
+    told = {key: ledger.setting("stop", key) for key in ("metric", "target")}
+    if None in told.values() and _is_told_later(ledger):
+        later = _summary(ledger)
+        told = {key: later.get(key) if own is None else own for key, own in told.items()}
+    target = told["target"]
     is_number = type(target) in (int, float) and math.isfinite(target)
-    return float(target) if is_number else None
-
-
-def stopped_short_of(ledger: Ledger, target: float, metric: str) -> float | None:
-    """The lower value that was good enough for the run; it says nothing of this target then."""
-    with ledger.lock:
-        is_cut = ledger.notes.reason == "target" and metric_of(ledger) == metric
-        own = target_of(ledger) if is_cut else None
-    return None if own is None or meets(own, target, metric) else own
+    return {**told, "target": float(target) if is_number else None}
 
 
 def is_target_known(ledger: Ledger) -> bool:
@@ -155,7 +144,9 @@ class ReadRun(Run):
     @property
     def summary(self) -> dict[str, Any]:
         """Counted from the ledger; `wall_s` only of a run that is over."""
-        return {**counted(self.ledger), "wall_s": wall_s(self.ledger)}
+        with self.ledger.lock:
+            wall = {"wall_s": wall_s(self.ledger)}
+            return {**counted(self.ledger), **_stop(self.ledger), **wall}
 
     def curve(self, metric: str = "accuracy") -> tuple[Floats, Floats]:
         """Instants and values of a metric; none where it was never evaluated."""
