@@ -29,10 +29,10 @@ from pisces.machine import num_cores
 from pisces.models.lenet5 import lenet5
 from pisces.models.resnet18 import resnet18
 from pisces.parts import Simulation
-from pisces.record.checkpoint import FOLDER, Checkpoints, Saved, Store
+from pisces.record.checkpoint import Checkpoints, Saved, Store
 from pisces.record.keeper import Keeper
 from pisces.record.lines import Memory
-from pisces.record.writer import Position
+from pisces.record.writer import CHECKPOINTS, Position
 from pisces.seeds import generator
 from pisces.stop import Stop
 from pisces.train.base import Outcome, Trainer
@@ -124,7 +124,7 @@ def share(folder: Path, seconds: float) -> Row:
         "saving_s": saving_s,
         "slowest_s": max(saves.seconds),
         "percent": 100 * saving_s / wall_s,
-        "on_disk_mb": num_bytes(folder / "run" / FOLDER) / 1e6,
+        "on_disk_mb": num_bytes(folder / "run" / CHECKPOINTS) / 1e6,
     }
 
 

@@ -31,10 +31,10 @@ from pisces.execute.latency import PerClient, lognormal
 from pisces.execute.virtual import VirtualExecutor
 from pisces.machine import num_cores
 from pisces.names import PROTOCOLS
-from pisces.record.checkpoint import FOLDER, Saved, Store
+from pisces.record.checkpoint import Saved, Store
 from pisces.record.lines import Recorder, Tee
 from pisces.record.summary import Tally
-from pisces.record.writer import EVENTS, RunFolder
+from pisces.record.writer import CHECKPOINTS, EVENTS, RunFolder
 from pisces.seeds import generator
 from pisces.stop import Stop
 from pisces.types import Event
@@ -227,7 +227,7 @@ def checkpoint(whole: Server, num: int, folder: Path) -> Row:
     taken_s = time.perf_counter() - began
     log = RunFolder.create(folder, "")
     path = Store(folder).save(Saved(state, log.position, {}, "", 0.0), keep=1)
-    whole_s, size = time.perf_counter() - began, num_bytes(folder / FOLDER)
+    whole_s, size = time.perf_counter() - began, num_bytes(folder / CHECKPOINTS)
     row = {"table": "checkpoint", "num_clients": num, "mb": size / 1e6}
     row |= {"bytes_per_client": size / num, "json_mb": path.stat().st_size / 1e6}
     return row | {"taken_s": taken_s, "whole_s": whole_s}

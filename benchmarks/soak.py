@@ -30,9 +30,9 @@ from pisces.execute.failures import Failures
 from pisces.execute.latency import PerClient, zipf
 from pisces.machine import num_cores
 from pisces.parts import Simulation
-from pisces.record.checkpoint import FOLDER, Checkpoints
+from pisces.record.checkpoint import Checkpoints
 from pisces.record.lines import Memory
-from pisces.record.writer import EVENTS
+from pisces.record.writer import CHECKPOINTS, EVENTS
 from pisces.seeds import generator
 from pisces.stop import Stop
 from pisces.types import Aggregated, Entry, Failed, Left, Task, Update, Weights
@@ -81,7 +81,7 @@ class Watch(Memory):
             "tasks": kinds.count(Task),
             "open_files": len(os.listdir("/proc/self/fd")),
             "files": sum(path.is_file() for path in self._folder.rglob("*")),
-            "checkpoints_mb": num_bytes(self._folder / FOLDER) / 1e6,
+            "checkpoints_mb": num_bytes(self._folder / CHECKPOINTS) / 1e6,
             "log_mb": (self._folder / EVENTS).stat().st_size / 1e6,
         }
 

@@ -13,6 +13,7 @@ from replays import Script, assert_as_recorded, rules_of, walked, write_run
 from runs import World, any_protocol, any_world, of_kind, policies, simulate
 
 from pisces.clients.checks import Limits
+from pisces.clients.view import View
 from pisces.errors import ConfigError, RunError
 from pisces.execute.availability import Diurnal, Late, Markov
 from pisces.execute.failures import Failures
@@ -21,6 +22,7 @@ from pisces.pace.fedbuff import Buffered
 from pisces.pace.papaya import Papaya
 from pisces.pace.pisces import Adaptive
 from pisces.pace.timed import Timed
+from pisces.policy import Release
 from pisces.record.reader import Run
 from pisces.replaying import paces, replay, replay_all, words
 from pisces.replaying.loop import Rules
@@ -377,6 +379,13 @@ def test_in_real_time_decisions_are_the_same_by_what_they_are_about(tmp_path: Pa
     assert check.most_apart_s == pytest.approx(0.004)
 
 
+class Impatient(Buffered):
+    """It would call off whoever works."""
+
+    def release(self, view: View) -> list[Release]:
+        return [Release(task, "enough") for task in view.running.task_ids.tolist()]
+
+
 def test_a_flower_app_tells_its_pace(tmp_path: Path) -> None:
     config = 'made_in = "Flower"\nprotocol = "fedbuff"\nseed = 1\nconcurrency = 3\n'
     config += "settings = \"{'buffer_size': 2}\"\n"
@@ -387,6 +396,10 @@ def test_a_flower_app_tells_its_pace(tmp_path: Path) -> None:
     (folder / "config.toml").write_text(config.replace('"fedbuff"', '"my policies"'))
     with pytest.raises(ConfigError, match="policies of one's own"):
         replay(folder)
+    impatient = Impatient(3, 2)
+    assert replay(folder, pacer=impatient, own=impatient).check.is_same
+    (folder / "config.toml").write_text('made_in = "Python"\nprotocol = "mine"\nseed = 1\n')
+    assert not replay(folder, pacer=impatient, own=impatient).check.is_same  # there it calls off
 
 
 def test_a_run_made_in_python_is_given_its_pacers(tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ from pisces.federation import Federation
 from pisces.machine import software
 from pisces.parts import Simulation
 from pisces.record.blobs import digest
-from pisces.record.checkpoint import FOLDER, MISFITS, Checkpoints, Saved, Store, misfit
+from pisces.record.checkpoint import MISFITS, Checkpoints, Saved, Store, misfit
 from pisces.record.keeper import Keeper
 from pisces.record.lines import Line
 from pisces.record.summary import Tally
-from pisces.record.writer import CONFIG, EVENTS, Position, RunFolder
+from pisces.record.writer import CHECKPOINTS, CONFIG, EVENTS, Position, RunFolder
 from pisces.stop import REASONS
 
 log = logging.getLogger("pisces")
@@ -260,6 +260,6 @@ class Kept:
             whys = "; ".join(refused)
             raise RunError(f"no checkpoint can be taken ({whys}); the log stays as it is; {again}")
         if self._folder.is_finished:
-            raise RunError(f"{path} is finished and has no {FOLDER} to go on from; {again}")
+            raise RunError(f"{path} is finished and has no {CHECKPOINTS} to go on from; {again}")
         if (path / EVENTS).stat().st_size and self._tape is None:
             log.warning("%s has no checkpoint: it begins anew, and its log with it", path)

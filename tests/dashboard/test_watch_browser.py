@@ -21,6 +21,7 @@ from browsers import Server, Tab, browser, serving, shots_folder, start_server
 from configs import SMALL
 from watching_pages import LINK, MARKUP, make_run, some_lines
 
+from pisces.quantities import duration, in_bytes
 from pisces.record.lines import Line, encode
 
 pytest.importorskip("starlette")
@@ -301,7 +302,7 @@ def test_a_time_stands_in_one_line(tmp_path: Path, open_tab: OpenTab) -> None:
     with serving(tmp_path) as server:
         tab = open_tab(of(server, "a"))
         drawn(tab)
-        assert re.fullmatch(r"\d\d min \d+ s", tile(tab, "Time"))
+        assert re.fullmatch(r"\d\d\d s", tile(tab, "Time"))
         heights = (
             "[...document.querySelectorAll('.tiles:not(.small) .big')].map((b) => b.offsetHeight)"
         )
@@ -427,6 +428,31 @@ def test_the_other_pages(server: Server, open_tab: OpenTab, name: str) -> None:
     tab = open_tab(of(server, RUN, name))
     drawn(tab, 3 if name == "aggregations" else 1)
     tab.shot(name)
+
+
+def test_quantities_are_told_as_in_figures_and_reports(server: Server, open_tab: OpenTab) -> None:
+    numbers = [0.00042, 0.42, 0.999, 1.0, 7.53, 9.94, 12.0, 310.2, 999.4, 9999.0, 10_000.0, 1e6]
+    sizes = [0, 812, 999, 1000, 9_994, 19_500, 99_940, 999_400, 999_600, 999.7e6, 1.2e9, 5e15]
+    told = open_tab(server.link).page.evaluate(
+        """async ([numbers, sizes]) => {
+            const { ownTime, bytes } = await import("/static/words.js");
+            return [numbers.map(ownTime), sizes.map(bytes)];
+        }""",
+        [numbers, sizes],
+    )
+    assert told == [list(map(duration, numbers)), list(map(in_bytes, sizes))]
+
+
+def test_time_left_says_when_a_run_may_end_before(server: Server, open_tab: OpenTab) -> None:
+    told = open_tab(server.link).page.evaluate(
+        """async () => {
+            const { timeLeft } = await import("/static/words.js");
+            const run = { state: "running", left_s: 90, may_end_early: false };
+            const cases = [{}, { may_end_early: true }, { left_s: null }, { state: "finished" }];
+            return cases.map((other) => timeLeft({ ...run, ...other }));
+        }"""
+    )
+    assert told == ["about 1 min 30 s", "at most about 1 min 30 s", "", ""]
 
 
 def test_the_theme_is_switched_and_remembered(server: Server, open_tab: OpenTab) -> None:

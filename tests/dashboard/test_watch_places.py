@@ -65,7 +65,13 @@ def test_folders_that_are_links_are_not_entered(root: Path, tmp_path: Path) -> N
     assert list(find(root).places) == ["inside"]
 
 
-@pytest.mark.parametrize("name", ["events.jsonl", "config.toml", "summary.json", "clients.jsonl"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("events.jsonl", "config.toml", "summary.json", "clients.jsonl"),
+        *("model.safetensors", "checkpoints", "journal"),
+    ],
+)
 def test_a_file_that_leads_out_is_refused(root: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "secret").write_text("secret = 1\n")
     run = make_run(root / "run", [])

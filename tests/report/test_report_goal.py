@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from ledgers import HAND, ledger_of, line
+from ledgers import HAND, append, ledger_of, line
 
 from pisces.errors import RunError
 from pisces.record.lines import Line
@@ -101,6 +101,25 @@ def test_a_run_that_was_good_enough_says_nothing_of_more(
             assert f"{ledger.path} stopped once it had reached" in why
             with pytest.raises(RunError, match="choose a target up to"):
                 goal.check([run])
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_run_that_was_measured_by_other_metrics_did_not_do_badly(
+    tmp_path: Path, watched: bool
+) -> None:
+    only_loss = [line("joined", 0.0, client=0, num_examples=1)]
+    only_loss.append(line("evaluated", 1.0, version=0, loss=2.0))
+    ledgers = [ledger_of(tmp_path / "a"), ledger_of(tmp_path / "b", only_loss, NO_STOP)]
+    over = line("stopped", 12.0, reason="time")
+    for ledger in ledgers:
+        append(ledger.path, over)
+        ledger.read()
+    runs = [ReadRun.of(own) if watched else Run.open(own.path) for own in ledgers]
+    with pytest.raises(RunError, match=r"b has no metric 'accuracy': choose one of loss"):
+        compare(runs, 0.3)
+    Goal("loss", 2.0).check(runs)
+    empty = ledger_of(tmp_path / "c", [], NO_STOP)  # where nothing was evaluated nobody knows yet
+    Goal("accuracy", 0.3).check([Run.open(empty.path), ReadRun.of(empty)])
 
 
 def test_all_who_compare_refuse_it(tmp_path: Path) -> None:

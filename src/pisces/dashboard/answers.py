@@ -45,10 +45,10 @@ def glance(index: Index, asked: Asked) -> Answer:
     watched, ledger = run_asked(index, asked)
     seen = overview(ledger)
     minutes = None if seen.silent_s is None else int(seen.silent_s // 60)
-    state = f"{seen.state}.{minutes}.{ledger.share_read:.3f}.{watched.place.problem is None}"
+    state = f"{seen.state}.{minutes}.{ledger.share_read:.3f}"
 
     def make() -> dict[str, Any]:
-        problem = watched.place.problem or seen.problem or watched.log_problem
+        problem = seen.problem or watched.log_problem
         return {
             **asdict(seen),
             "id": watched.place.id,

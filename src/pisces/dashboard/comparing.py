@@ -21,6 +21,7 @@ from pisces.dashboard.places import hidden
 from pisces.errors import PiscesError, RunError
 from pisces.report import figures
 from pisces.report.figures import Figure
+from pisces.report.figures.figure import nothing
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
@@ -41,6 +42,7 @@ def comparison(index: Index, asked: Asked) -> Answer:
     target, metric = asked.number("target"), asked.text("metric") or None
 
     def make() -> dict[str, Any]:
+        goal = _goal(ledgers, metric, target)
         return {
             "runs": [
                 {
@@ -53,7 +55,7 @@ def comparison(index: Index, asked: Asked) -> Answer:
             "metrics": list(dict.fromkeys(name for one in ledgers for name in one.metrics)),
             "left_out": [{"id": name, "why": why} for name, why in left_out.items()],
             "note": _other_worlds(found, ledgers),
-            "figures": [_drawn_or_why(index, make, ledgers, metric, target) for make in FIGURES],
+            "figures": [_drawn_or_why(index, figure, ledgers, goal) for figure in FIGURES],
             "costs": [
                 {**asdict(cost), "run": watched.place.id}
                 for watched, cost in zip(found, figures.costs(ledgers), strict=True)
@@ -93,20 +95,23 @@ def _other_worlds(found: Sequence[Watched], ledgers: Sequence[Ledger]) -> str | 
     return f"{told}; their times do not say which protocol is faster"
 
 
+def _goal(ledgers: Sequence[Ledger], metric: str | None, target: float | None) -> Goal | str:
+    """What they are held against, or why there is no such thing."""
+    try:
+        return Goal.watched(ledgers, metric, target)
+    except PiscesError as error:
+        return str(error)
+
+
 def _drawn_or_why(
-    index: Index,
-    make: Callable[..., Figure],
-    ledgers: list[Ledger],
-    metric: str | None,
-    target: float | None,
+    index: Index, figure: Callable[..., Figure], ledgers: Sequence[Ledger], goal: Goal | str
 ) -> dict[str, Any]:
     """A figure, or in its place why there is none: the others can be seen all the same.
 
     Words name runs as the list does: paths below the folder watched.
     """
     try:
-        made = drawn(make(ledgers, Goal.watched(ledgers, metric, target)))
-        return {**made, "words": hidden(made["words"], index.root)}
+        made = drawn(nothing("", goal) if isinstance(goal, str) else figure(ledgers, goal))
     except PiscesError as error:
-        words = hidden(str(error), index.root)
-        return {"title": "", "words": words, "data": [], "layout": {}}
+        made = drawn(nothing("", str(error)))
+    return {**made, "words": hidden(made["words"], index.root)}

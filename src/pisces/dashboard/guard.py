@@ -61,16 +61,15 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or say why not."""
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-        elif scope["type"] == "http":
-            is_first = self._brings_token(scope)
-            guarded = self._sending(send, with_cookie=is_first)
-            refusal = self._refusal(scope, is_first)
-            if refusal is None:
-                await self.app(scope, receive, guarded)
-            else:
-                await say(guarded, *refusal)
+        if scope["type"] != "http":
+            return
+        is_first = self._brings_token(scope)
+        guarded = self._sending(send, with_cookie=is_first)
+        refusal = self._refusal(scope, is_first)
+        if refusal is None:
+            await self.app(scope, receive, guarded)
+        else:
+            await say(guarded, *refusal)
 
     def _refusal(self, scope: Scope, is_first: bool) -> tuple[int, str] | None:
         if self.hosts is not None and _name(_header(scope, b"host")) not in self.hosts:

@@ -39,6 +39,7 @@ class RunRow:
     num_updates: int | None = None
     share_done: float | None = None
     left_s: float | None = None
+    may_end_early: bool | None = None
 
     @classmethod
     def of(cls, watched: Watched) -> RunRow:

@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from pisces.record.writer import CLIENTS, CONFIG, EVENTS, SUMMARY
+from pisces.record.writer import CHECKPOINTS, CLIENTS, CONFIG, EVENTS, JOURNAL, MODEL, SUMMARY
 
 ITSELF = "."  # the run that is the folder watched
 MAX_RUNS = 2000
 MAX_FOLDERS = 20_000  # looked into: who watches a whole disk by mistake gets an answer all the same
 MAX_DEPTH = 8
-READ = (EVENTS, CONFIG, SUMMARY, CLIENTS)
+READ = (EVENTS, CONFIG, SUMMARY, CLIENTS, MODEL, CHECKPOINTS, JOURNAL)
 
 
 class Stamp(NamedTuple):

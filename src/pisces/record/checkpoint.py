@@ -23,10 +23,17 @@ import torch
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.blobs import Blobs, Index, as_json, digest, files_of, from_json
-from pisces.record.writer import Position, read_file, refuse_links, replace_file, sync_folder
+from pisces.record.writer import (
+    CHECKPOINTS,
+    Position,
+    read_file,
+    refuse_links,
+    replace_file,
+    sync_folder,
+)
 from pisces.types import State
 
-FOLDER, TENSORS = "checkpoints", "tensors"
+TENSORS = "tensors"
 FORMAT = 1  # count up when an older Pisces would misread what is written
 # What becomes of values that were not written by us, though somebody made their checksum right.
 MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -84,7 +91,7 @@ class Store:
     """The checkpoints of a run folder."""
 
     def __init__(self, run: Path) -> None:
-        self._folder = run / FOLDER
+        self._folder = run / CHECKPOINTS
         refuse_links(self._folder, self._folder / TENSORS)
         self._blobs = Blobs(self._folder / TENSORS)
         self._kept: dict[int, Index] = {}  # those that are known to be good

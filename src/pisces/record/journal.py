@@ -20,11 +20,11 @@ from typing import Any, BinaryIO
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.segment import HEAD, Place, Record, Segment, framed, made_up
-from pisces.record.writer import refuse_links, sync_folder
+from pisces.record.writer import JOURNAL, refuse_links, sync_folder
 
 log = logging.getLogger("pisces")
 
-FOLDER, SUFFIX = "journal", ".journal"
+SUFFIX = ".journal"
 _FILE = re.compile(r"(\d{6,})\.journal")
 
 
@@ -54,7 +54,7 @@ class Journal:
         self.made = made
         self.how = how or Journaling()
         self.end = Place()  # what is written next goes behind it
-        self._folder = run / FOLDER
+        self._folder = run / JOURNAL
         refuse_links(self._folder, *map(self._path, self._numbers()))
         self._file: BinaryIO | None = None
         self._is_synced = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,16 @@ from pisces.record.lines import Line
 from pisces.record.sample import KIND, WHOLE_KINDS
 from pisces.record.sound import LARGEST, MOST, is_line, is_summary
 from pisces.record.summary import Tally, curve, metrics_of, time_to_target
-from pisces.record.writer import CLIENTS, CONFIG, EVENTS, MODEL, SUMMARY, open_file, read_file
+from pisces.record.writer import (
+    CLIENTS,
+    CONFIG,
+    EVENTS,
+    JOURNAL,
+    MODEL,
+    SUMMARY,
+    open_file,
+    read_file,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -67,6 +76,16 @@ class Run:
     def is_served(self) -> bool:
         """Did its clients come over a network, with data of their own?"""
         return (self.path / CLIENTS).exists()
+
+    @property
+    def in_real_time(self) -> bool:
+        """Is its clock that on the wall? Such runs keep a journal; a simulation never does."""
+        return self.is_served or (self.path / JOURNAL).is_dir() or self.is_of_flower
+
+    @property
+    def is_of_flower(self) -> bool:
+        """Did a Flower app make it?"""
+        return self.config.get("made_in") == "Flower"
 
     def setting(self, table: str, key: str) -> Any:
         """What the config says there; None where it says nothing, or is not what it should be."""
@@ -146,8 +165,8 @@ class Run:
         evaluated = [(line["at"], metrics_of(line)) for line in self.events("evaluated")]
         pairs = curve(evaluated, metric)
         if evaluated and not pairs:
-            known = ", ".join(sorted({name for _, metrics in evaluated for name in metrics}))
-            raise RunError(f"{self.path} has no metric {metric!r}: choose one of {known}")
+            known = {name for _, metrics in evaluated for name in metrics}
+            raise RunError(no_such_metric(self.path, metric, known))
         times, values = np.array(pairs, np.float64).reshape(-1, 2).T
         return times, values
 
@@ -174,6 +193,11 @@ class Run:
         from pisces.report.card import card_of  # matplotlib is slow to import
 
         return card_of(self)
+
+
+def no_such_metric(path: Path, metric: str, known: Iterable[str]) -> str:
+    """Why a run that was evaluated by other metrics has no curve of this one."""
+    return f"{path} has no metric {metric!r}: choose one of {', '.join(sorted(known))}"
 
 
 def sampled_log(path: Path) -> str:

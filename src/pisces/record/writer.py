@@ -27,6 +27,8 @@ EVENTS = "events.jsonl"
 CLIENTS = "clients.jsonl"  # who is who, where clients came over a network
 SUMMARY = "summary.json"
 MODEL = "model.safetensors"
+CHECKPOINTS = "checkpoints"
+JOURNAL = "journal"
 
 
 @dataclass(frozen=True, slots=True)

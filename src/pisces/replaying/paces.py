@@ -55,7 +55,7 @@ class Source:
 def source_of(run: Run) -> Source:
     """What a run's config says of its pace, or why it does not."""
     config = run.config
-    if config.get("made_in") == "Flower":
+    if run.is_of_flower:
         return _from_flower(run)
     if "made_in" in config or not config:
         made = f"was made in {config['made_in']}" if config else f"has no {CONFIG}"
@@ -63,7 +63,7 @@ def source_of(run: Run) -> Source:
             f"{run.path} {made}, and does not say which pace it had: give the pacers, in Python: "
             "pisces.replaying.replay(run, pacer=another, own=the run's)"
         )
-    return _from_config(cfg.check(config, str(run.path / CONFIG)), real_time=run.is_served)
+    return _from_config(cfg.check(config, str(run.path / CONFIG)), real_time=run.in_real_time)
 
 
 def _from_config(config: cfg.Config, *, real_time: bool) -> Source:

@@ -35,7 +35,8 @@ def replay(
         return replay_all(run, [changes])[0]
     if pacer is None or own is None or changes:
         raise TypeError("give changes, or both pacer and own")
-    rules = Rules(tick_s=tick_s, real_time=run.is_served)
+    # In Flower nobody can be called off.
+    rules = Rules(tick_s=tick_s, can_release=not run.is_of_flower, real_time=run.in_real_time)
     return _replayed(run, own, rules, [(("pacer",), pacer, [])])[0]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pisces.errors import RunError
-from pisces.record.reader import Run
+from pisces.record.reader import Run, no_such_metric
 from pisces.record.summary import own_goal
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
@@ -57,22 +57,34 @@ class Goal:
         return self.target
 
     def refusal(self, runs: Iterable[Run]) -> str | None:
-        """Why one of these cannot be held to the target: less was good enough for it to stop."""
-        for run in runs if self.target is not None else ():
-            metric, own = own_of(run)
-            has_stopped = run.summary["reason"] == "target" and metric == self.metric
-            if has_stopped and own is not None and not meets(own, self.needed, self.metric):
-                return (
-                    f"{run.path} stopped once it had reached {own:g}, so nobody knows when it "
-                    f"would have reached {self.target:g}: choose a target up to {own:g}, or make "
-                    "the run again with another stop.target"
-                )
-        return None
+        """Why one of these cannot be held to it, if there is such a one."""
+        reasons = (self._unmeasured(run) or self._good_enough(run) for run in runs)
+        return next(filter(None, reasons), None)
 
     def check(self, runs: Iterable[Run]) -> None:
         """Refuse runs that cannot be held to it."""
         if why := self.refusal(runs):
             raise RunError(why)
+
+    def _unmeasured(self, run: Run) -> str | None:
+        """It was evaluated, but never by this metric: that is not to say it did badly."""
+        known = run.summary["final"]
+        is_known = self.metric in known or not known
+        return None if is_known else no_such_metric(run.path, self.metric, known)
+
+    def _good_enough(self, run: Run) -> str | None:
+        """It stopped when it had reached less."""
+        metric, own = own_of(run)
+        has_stopped = run.summary["reason"] == "target" and metric == self.metric
+        if not has_stopped or own is None or self.target is None:
+            return None
+        if meets(own, self.target, self.metric):
+            return None
+        return (
+            f"{run.path} stopped once it had reached {own:g}, so nobody knows when it would have "
+            f"reached {self.target:g}: choose a target up to {own:g}, or make the run again with "
+            "another stop.target"
+        )
 
 
 Own: TypeAlias = tuple[str | None, float | None]  # what one run says: its metric, its target

@@ -3,7 +3,7 @@
 import { clientLink, runLink } from "./address.js";
 import { el, fill, say } from "./elements.js";
 import { bar, noSuchPage, reading, stateBadge } from "./parts.js";
-import { duration, percent, reason } from "./words.js";
+import { duration, percent, reason, timeLeft } from "./words.js";
 import { aggregationsTab } from "./aggregations.js";
 import { clientTab } from "./client.js";
 import { clientsTab } from "./clients.js";
@@ -88,8 +88,10 @@ function stateWords({ state, reason: why, silent_s: silent, problem }) {
   return state === "finished" ? reason(why) : "";
 }
 
-function progressBar({ state, share_done: share, left_s: left, limit }) {
+function progressBar(glance) {
+  const { state, share_done: share, limit } = glance;
   if (state !== "running" || share === null) return null;
-  const rest = left === null ? "" : `, about ${duration(left)} left`;
+  const left = timeLeft(glance);
+  const rest = left && `, ${left} left`;
   return bar(share, `${percent(share)} of its ${limit ?? "limit"}${rest}`, "Share of the run that is done");
 }

@@ -5,7 +5,7 @@ import { el, refill, say } from "./elements.js";
 import { now } from "./net.js";
 import { bar, code, nothing, reading, stateBadge } from "./parts.js";
 import { Table } from "./table.js";
-import { ago, duration, metric, number, percent, reason, state, STATES, UNKNOWN } from "./words.js";
+import { ago, metric, number, ownTime, percent, reason, state, STATES, timeLeft, UNKNOWN } from "./words.js";
 
 const asked = { order: "changed_at", descending: "1", first: 0 };
 const chosen = new Set();
@@ -88,14 +88,14 @@ function progress(row) {
   if (row.state === "damaged") return UNKNOWN;
   if (row.share_read < 1 && !row.problem) return reading(row.share_read);
   if (row.state === "finished") return reason(row.reason);
-  const left = row.state === "running" && row.left_s !== null ? `, ${duration(row.left_s)} left` : "";
-  return bar(row.share_done, `${percent(row.share_done)}${left}`, "Share of the run that is done");
+  const left = timeLeft(row);
+  return bar(row.share_done, `${percent(row.share_done)}${left && `, ${left} left`}`, "Share of the run that is done");
 }
 
 function toTarget(row) {
   if (row.target === null || row.target === undefined) return UNKNOWN;
   if (row.state === "damaged" && row.time_to_target_s === null) return UNKNOWN;
-  return row.time_to_target_s !== null ? duration(row.time_to_target_s) : row.state === "finished" ? "not reached" : "not yet";
+  return row.time_to_target_s !== null ? ownTime(row.time_to_target_s) : row.state === "finished" ? "not reached" : "not yet";
 }
 
 function tellAge(element) {

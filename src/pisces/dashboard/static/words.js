@@ -30,7 +30,24 @@ export function metric(value) {
   return Math.abs(value) < 10 && Math.abs(value) >= 0.001 ? value.toFixed(3) : number(value);
 }
 
-/** So many seconds: `41 s`, `12 min 4 s`, `3 h 20 min`, `2 d 4 h`. */
+/** The run's own seconds, as words and axes of figures have them (`pisces.quantities.duration`). */
+export function ownTime(seconds) {
+  if (seconds === null || seconds === undefined) return UNKNOWN;
+  if (seconds >= 1e4) return `${fixed(seconds / 3600, 1)} h`;
+  return `${seconds >= 10 ? fixed(seconds, 0) : Number(seconds.toPrecision(2))} s`;
+}
+
+/** Of a run that goes on: `about 12 min 4 s`, or `at most about` where its target may end it; else nothing. */
+export function timeLeft({ state, left_s: left, may_end_early: early }) {
+  if (state !== "running" || left === null) return "";
+  return `${early ? "at most about" : "about"} ${duration(left)}`;
+}
+
+function fixed(value, digits) {
+  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** So many seconds on the wall: `41 s`, `12 min 4 s`, `3 h 20 min`, `2 d 4 h`. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return UNKNOWN;
   if (seconds < 1) return `${number(seconds)} s`;
@@ -43,11 +60,14 @@ export function duration(seconds) {
   return rest ? `${main} ${rest} ${smallName}` : main;
 }
 
-/** So many bytes: `19.5 kB`, `1.20 GB`. */
+/** So many bytes: `812 B`, `19.5 kB`, `1.20 GB` (`pisces.quantities.in_bytes`). */
 export function bytes(value) {
   if (value === null || value === undefined) return UNKNOWN;
-  const step = Math.min(4, Math.floor(Math.log10(Math.max(1, value)) / 3));
-  return step ? `${(value / 1000 ** step).toPrecision(3)} ${["", "kB", "MB", "GB", "TB"][step]}` : `${value} B`;
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let [size, step] = [value, 0];
+  for (; size >= 999.5 && step < units.length - 1; step += 1) size /= 1000;
+  const digits = step === 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+  return `${fixed(size, digits)} ${units[step]}`;
 }
 
 export function percent(share) {

@@ -80,8 +80,7 @@ class Overview:
     num_failed: int
     num_called_off: int
     num_under_way: int  # when the run stopped
-    num_left: int
-    num_lost: int  # tasks whose client left
+    num_tasks_left: int  # whose client left
     num_outliers: int
     updates_per_s: float | None
     updates_per_wall_s: float | None
@@ -92,6 +91,7 @@ class Overview:
     share_done: float | None
     limit: str | None  # which limit of `stop` is nearest: time, versions, updates
     left_s: float | None
+    may_end_early: bool  # by its target, or for getting no better
     has_decisions: bool
     problem: str | None
 
@@ -119,7 +119,7 @@ def _overview(ledger: Ledger) -> Overview:
         seed=run.seed,
         state=state,
         reason=notes.reason,
-        clock="wall" if ledger.run.is_served or is_journalled(ledger) else "virtual",
+        clock="wall" if run.in_real_time else "virtual",
         at=notes.at,
         silent_s=silent_s(ledger),
         num_lines=notes.num_lines,
@@ -145,8 +145,7 @@ def _overview(ledger: Ledger) -> Overview:
         num_failed=total["num_failed"],
         num_called_off=total["num_called_off"] - total["num_under_way"],
         num_under_way=total["num_under_way"],
-        num_left=total["num_left"],
-        num_lost=int(np.count_nonzero(notes.tasks["outcome"] == LEFT)),
+        num_tasks_left=int(np.count_nonzero(notes.tasks["outcome"] == LEFT)),
         num_outliers=total["num_outliers"],
         updates_per_s=_updates_per_s(ledger),
         updates_per_wall_s=speeds.get("updates"),
@@ -157,6 +156,7 @@ def _overview(ledger: Ledger) -> Overview:
         share_done=rest.share_done,
         limit=rest.limit,
         left_s=rest.left_s if state in ("running", "finished") else None,
+        may_end_early=target is not None or ledger.setting("stop", "patience") is not None,
         has_decisions=ledger.has_decisions,
         problem=ledger.problem,
     )
@@ -184,11 +184,6 @@ def _state_before_lines(ledger: Ledger) -> State:
     if is_locked(ledger.follower.last.inode):
         return "running"
     return "unbegun" if (silent_s(ledger) or 0.0) > PATIENCE_S else "empty"
-
-
-def is_journalled(ledger: Ledger) -> bool:
-    """Does the run keep a journal, as those in real time do?"""
-    return (ledger.path / "journal").is_dir()
 
 
 def _updates_per_s(ledger: Ledger) -> float | None:

@@ -13,11 +13,11 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from pisces.record.writer import CONFIG
+from pisces.record.writer import CHECKPOINTS, CONFIG
 from pisces.report.ledger.book import Ledger, Seen
+from pisces.report.ledger.summary import ReadRun
 
 LOCKS = Path("/proc/locks")
-CHECKPOINTS = "checkpoints"  # as `pisces.record.checkpoint` has it, which needs torch
 QUIET_S = 15.0  # a log that did not grow for so long is silent, unless its writer is known
 PATIENCE_S = 60.0  # before its first line a run reads data and its workers begin
 LEAST_SEEN_S = 2.0  # watched for less, a run's speed is guessed from the times of its files
@@ -83,7 +83,7 @@ def _limit(value: Any) -> float | None:
 
 def speeds_of(ledger: Ledger) -> Mapping[str, float]:
     """What is gained per second on the wall: by what we saw, or else by the times of the files."""
-    last, span_s = _now(ledger), 0.0
+    last = _now(ledger)
     first = ledger.seen[0] if ledger.seen else last
     span_s = last.wall_s - first.wall_s
     if span_s < LEAST_SEEN_S or first.at == last.at:
@@ -91,7 +91,7 @@ def speeds_of(ledger: Ledger) -> Mapping[str, float]:
     if span_s <= 0:
         return {}
     return {
-        "time": 1.0 if ledger.run.is_served else (last.at - first.at) / span_s,
+        "time": 1.0 if ReadRun.of(ledger).in_real_time else (last.at - first.at) / span_s,
         "versions": (last.version - first.version) / span_s,
         "updates": (last.num_updates - first.num_updates) / span_s,
     }
