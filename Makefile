@@ -18,7 +18,7 @@ test-long: $(VENV)/.dev  ## what takes minutes
 
 test-lowest: $(VENV)/.dev  ## the tests with the oldest libraries we claim to work with
 	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/pip install --quiet --constraint constraints-lowest.txt --editable '.[dev]'
+	.venv-lowest/bin/pip install --quiet --constraint constraints-lowest.txt --editable '.[dev,watch]'
 	.venv-lowest/bin/python -m pytest --numprocesses 2 -m "not long"
 
 bench: $(VENV)/.dev  ## speed on this machine's cores, also beside peers: 45 minutes (PISCES_DATA: see benchmarks/README)

@@ -126,7 +126,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": {"*"},
     "__main__": {"cli"},
 }
-EXTRAS = {"ray", "flwr", "grpc", "mlflow", "transformers", "tensorboard", "fastapi", "datasets"}
+EXTRAS = {"ray", "flwr", "grpc", "mlflow", "transformers", "tensorboard", "datasets"}
 EXTRAS |= {"pyarrow", "PIL", "google", "cryptography", "zstandard", "prometheus_client", "wandb"}
 EXTRAS |= {"plotly", "starlette", "uvicorn"}
 NETWORK = "execute/network/"
@@ -197,7 +197,7 @@ def test_extras_are_imported_nowhere_but_in_their_own_file() -> None:
     assert "transformers" in set(imports(albert))  # the test can see imports
 
 
-def test_only_executors_and_the_command_line_look_at_a_clock() -> None:
+def test_no_room_that_decides_looks_at_a_clock() -> None:
     looking = {f for f in FILES if CLOCKS & {n.partition(".")[0] for n in imports(f)}}
     assert {room(f) for f in looking - {SOURCE / HOW_FAST}} <= MAY_LOOK_AT_A_CLOCK
     assert SOURCE / HOW_FAST in looking  # the test can see clocks

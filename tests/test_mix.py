@@ -143,7 +143,7 @@ def test_who_says_to_hand_over_one_at_a_time_does(when: str, concurrency: int) -
     [
         (
             {"select": {"policy": "tifl"}},
-            "select: Tiers chooses whole cohorts, but Buffered starts clients as seats come free "
+            "select: Tiers chooses whole cohorts, but Buffered starts clients as slots come free "
             "(Oort alone may be told exploration_draw = 'binomial'): use pace.policy 'rounds' or "
             "pace.policy 'timed'",
         ),

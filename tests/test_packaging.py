@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from email.message import Message
 from email.parser import Parser
@@ -80,6 +82,23 @@ def test_what_it_says_of_itself(wheel: zipfile.ZipFile) -> None:
     needed = about.get_all("Requires-Dist") or []
     assert any(line.startswith("torch") for line in needed)
     assert all("extra == 'dev'" in line for line in needed if line.startswith("pytest"))
+
+
+NOT_TRIED = {"torch", "flwr", "ray", "wandb"}  # with their oldest versions: see the file's head
+
+
+def test_the_oldest_versions_that_are_tried_are_those_that_are_claimed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"]]
+    wanted += [one for name, ones in extras.items() if name != "dev" for one in ones]
+    claimed = {m[1]: m[2] for one in wanted if (m := re.match(r"([\w-]+)>=([\d.]+)", one))}
+    assert len(claimed) == len({re.split(r"[<>=]", one)[0] for one in wanted})
+    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
+    tried = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert claimed.keys() - tried.keys() == NOT_TRIED - {"torch"}
+    for name in claimed.keys() - NOT_TRIED:
+        assert re.fullmatch(rf"{re.escape(claimed[name])}(\.0)*", tried[name]), name
 
 
 def test_the_console_script(wheel: zipfile.ZipFile) -> None:

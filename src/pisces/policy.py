@@ -63,7 +63,7 @@ class Trait(Enum):
     """
 
     ROUNDS = (
-        "chooses whole cohorts, but {pacer} starts clients as seats come free (Oort alone may be "
+        "chooses whole cohorts, but {pacer} starts clients as slots come free (Oort alone may be "
         "told exploration_draw = 'binomial')"
     )
     GROUPS = (

@@ -234,7 +234,7 @@ def test_the_time_since_the_last_line_makes_no_new_list(root: Path) -> None:
     assert watched.seen is not None
     assert watched.ledger is not None
     revision, silent_s = index.revision, watched.seen.silent_s
-    index._ask(watched, watched.ledger)
+    index._look_over(watched, watched.ledger)
     assert watched.seen.silent_s != silent_s
     assert index.revision == revision
 

@@ -107,7 +107,7 @@ def show(run: Run, as_json: bool, corrupted: Collection[int], again: str) -> dic
     if as_json:
         print_json({**summary, "folder": str(run.path)})
         return summary
-    stdout.print(run_table(run, Goal(summary["metric"], summary["target"])))
+    stdout.print(run_table(run, Goal.of([run])))
     if corrupted:
         stdout.print(_found(corrupted, summary["distrusted"]), highlight=False)
     more = f"; to go on: {again}" if summary["reason"] == "interrupted" else ""

@@ -30,8 +30,8 @@ from pisces.report.ledger import (
     overview,
 )
 from pisces.report.ledger.story import NO_DECISIONS
+from pisces.types import MOST_CLIENTS
 
-MAX_CLIENT = 2**31
 NUM_TASKS = 50
 COLOURS: tuple[Colouring, ...] = get_args(Colouring)
 CLIENT_ORDERS = tuple(field.name for field in fields(ClientRow) if field.name != "terms")
@@ -89,7 +89,7 @@ def clients(index: Index, asked: Asked) -> Answer:
 def client(index: Index, asked: Asked) -> Answer:
     """One client's story."""
     _, ledger = run_asked(index, asked)
-    number = asked.whole("client", None, 0, MAX_CLIENT)
+    number = asked.whole("client", None, 0, MOST_CLIENTS)
     first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", NUM_TASKS, 1, MAX_PAGE)
     first_task = asked.whole("first_task", first, 0, ANY)
     fate = asked.one_of("fate", FATES)

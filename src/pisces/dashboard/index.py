@@ -40,7 +40,7 @@ class Watched:
     seen: Overview | None = None
     log_problem: str | None = None
     share_read: float = 0.0
-    read: Stamp | None = None  # what its log was like when it was last read to its end
+    stamp_read: Stamp | None = None  # what its log was like when it was last read to its end
     read_at: float = 0.0
     rowed_at: float = 0.0
     looked_at: float = -LOOKED_AT_S
@@ -54,7 +54,9 @@ class Watched:
         """Is there something to read, as far as can be told?"""
         if self.place.problem is not None:
             return False
-        if self.read != self.place.stamp or (self.ledger is not None and not self.ledger.is_whole):
+        if self.stamp_read != self.place.stamp or (
+            self.ledger is not None and not self.ledger.is_whole
+        ):
             return self.ledger is None or self.ledger.problem is None or self._is_rested(now)
         return self._is_rested(now) and self.is_looked_at(now)
 
@@ -125,7 +127,7 @@ class Index:
         """Its ledger, read as far as it is."""
         with self._lock:
             if watched.ledger is None:
-                watched.ledger, watched.read = Ledger(watched.place.path), None
+                watched.ledger, watched.stamp_read = Ledger(watched.place.path), None
                 self._wanted.set()
             return watched.ledger
 
@@ -177,14 +179,14 @@ class Index:
         is_new = ledger.read(most_s=SLICE_S)
         now = watched.read_at = time.monotonic()
         if ledger.is_whole or ledger.problem is not None:
-            watched.read = stamp
+            watched.stamp_read = stamp
         if ledger.is_whole or ledger.problem or (is_new and now - watched.rowed_at > 1.0):
-            self._ask(watched, ledger)
+            self._look_over(watched, ledger)
         elif is_new and ledger.share_read - watched.share_read > 0.01:
-            self._say(watched, watched.seen, watched.log_problem, ledger.share_read)
+            self._set_row(watched, watched.seen, watched.log_problem, ledger.share_read)
         return not ledger.is_whole and ledger.problem is None
 
-    def _ask(self, watched: Watched, ledger: Ledger) -> None:
+    def _look_over(self, watched: Watched, ledger: Ledger) -> None:
         watched.rowed_at = time.monotonic()
         seen, problem = watched.seen, ledger.problem
         try:
@@ -192,9 +194,9 @@ class Index:
         except (PiscesError, OSError) as error:
             problem = str(error)
         problem = None if problem is None else hidden(problem, self.root)
-        self._say(watched, seen, problem, ledger.share_read)
+        self._set_row(watched, seen, problem, ledger.share_read)
 
-    def _say(
+    def _set_row(
         self, watched: Watched, seen: Overview | None, problem: str | None, share: float
     ) -> None:
         before = (_told(watched.seen), watched.log_problem, watched.share_read)
@@ -210,7 +212,7 @@ class Index:
                 seen.state in ("running", "empty", "unbegun") or not seen.is_target_known
             )
             if is_open and watched.ledger is not None and now - watched.rowed_at >= ROW_S:
-                self._ask(watched, watched.ledger)
+                self._look_over(watched, watched.ledger)
 
     def _make_room(self, now: float) -> None:
         held = [watched for watched in self.runs() if watched.ledger is not None]

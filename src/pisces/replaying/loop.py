@@ -50,7 +50,7 @@ class Loop:
         self.unknown = Unknown()
         self.num_dropped = 0
         self.over: tuple[float, str] | None = None  # when and why the run would have ended
-        self.seats: list[int] = []  # how many it would have started in this turn
+        self.slots: list[int] = []  # how many it would have started in this turn
         self._rules, self._ends = rules, ends
         self._judge = _AsRecorded()
         self._weights = Weights(torch.zeros(0), EMPTY)
@@ -71,7 +71,7 @@ class Loop:
 
         `as_recorded`: so far all was decided as in the run.
         """
-        self._acts, self.seats = [], []
+        self._acts, self.slots = [], []
         self._wake_before(turn.at)
         if self.over is None:
             self._now = turn.at
@@ -172,7 +172,7 @@ class Loop:
     def _start(self, starts: Sequence[Line]) -> None:
         view = self._view()
         slots = max(0, self.pacer.slots(view))
-        self.seats.append(min(slots, len(view.free)))
+        self.slots.append(min(slots, len(view.free)))
         self.unknown.num_unwanted += max(0, len(starts) - slots)
         for line in starts:
             self._start_one(line)

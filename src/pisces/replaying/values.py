@@ -40,7 +40,7 @@ class Unknown:
     """How often a replay had to take the run's word for what would have been otherwise."""
 
     num_impossible: int = 0  # starts of clients whose update still waited
-    num_unwanted: int = 0  # starts for which this pace had no seat
+    num_unwanted: int = 0  # starts for which this pace had no slot
     num_unfilled: int = 0  # turns in which it would have started more
     num_other_versions: int = 0  # starts from another version than in the run
     num_given_up: int = 0  # tasks the run called off, and this pace would not have

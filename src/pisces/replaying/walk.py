@@ -104,10 +104,10 @@ class Compared:
             other = {act.kind for act in {*acts} ^ {*recorded} if act.at <= first}
             self._differ(min(first, at), words.DIFFERS[min(other, default="aggregated")])
 
-    def hold_seats(self, own: Loop, at: float) -> None:
+    def hold_slots(self, own: Loop, at: float) -> None:
         """Note the same of how many were to be started."""
-        if self.loop.seats != own.seats:
-            self.loop.unknown.num_unfilled += sum(self.loop.seats) > sum(own.seats)
+        if self.loop.slots != own.slots:
+            self.loop.unknown.num_unfilled += sum(self.loop.slots) > sum(own.slots)
             if self.differs_at is None:
                 self._differ(at, words.DIFFERS["started"])
 
@@ -175,7 +175,7 @@ def walk(
             acts = pace.loop.take_in(turn, as_recorded=pace.differs_at is None)
             pace.hold(acts, decided, turn.at, timed=timed)
             if pace is not mine:
-                pace.hold_seats(mine.loop, turn.at)
+                pace.hold_slots(mine.loop, turn.at)
             pace.num_starts = recorded.num_starts if pace.differs_at is None else pace.num_starts
     for pace in (mine, *others):
         pace.hold(pace.loop.finish(), [], ends.at, timed=timed)

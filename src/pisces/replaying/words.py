@@ -89,7 +89,7 @@ def _of_the_impossible(recorded: Recorded, other: Compared) -> Iterator[str]:
 def _of_starts(unknown: Unknown) -> Iterator[str]:
     if unknown.num_unwanted:
         starts = counted(unknown.num_unwanted, "start")
-        yield f"{starts} would not have been made: this pace had no seat then"
+        yield f"{starts} would not have been made: this pace had no slot then"
     if unknown.num_unfilled:
         yield (
             f"at {counted(unknown.num_unfilled, 'instant')} this pace would have started more; "

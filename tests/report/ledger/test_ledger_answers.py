@@ -394,7 +394,7 @@ def test_why_by_hand(tmp_path: Path) -> None:
     at_six, at_four, at_first = client_story(ledger, 0).decisions
     assert (at_first.fate, at_first.why) == ("picked", "A newcomer, drawn by lot.")
     assert at_four.fate == "passed over"
-    assert "all seats went to newcomers" in at_four.why
+    assert "all slots went to newcomers" in at_four.why
     assert at_four.terms == {"utility": 20.0, "discount": 1.0, "score": 20.0}
     assert (at_six.fate, at_six.lowest) == ("passed over", 42.0)
     assert at_six.why == "Free, but its score 20 is below 42, the least picked."
@@ -416,7 +416,7 @@ def test_why_a_newcomer_was_not_picked(tmp_path: Path) -> None:
     assert [decision.why for decision in story.decisions] == [
         "Free, but nobody was picked.",
         "Free and not heard from yet, but not drawn among the newcomers.",
-        "Not heard from yet; all seats went by score, none to a newcomer.",
+        "Not heard from yet; all slots went by score, none to a newcomer.",
     ]
 
 

@@ -97,7 +97,7 @@ const DECISIONS = [
   { key: "terms", label: "Terms of its score", title: "As last recorded by then; of a doubted client with the usual loss in place of its own", fixed: true, class: "wide", cell: termCell },
   { key: "lowest", label: "Lowest picked", num: true, fixed: true },
   { key: "version", label: "Version", num: true, fixed: true },
-  { key: "slots", label: "Seats", num: true, fixed: true },
+  { key: "slots", label: "Slots", num: true, fixed: true },
   { key: "num_free", label: "Free clients", num: true, fixed: true },
 ];
 

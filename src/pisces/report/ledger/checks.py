@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pisces.record.lines import Line
-from pisces.record.sound import is_line
+from pisces.record.sound import MOST, is_line
 from pisces.types import MOST_CLIENTS
-
-MOST = 1 << 63
 
 
 def is_sound(line: Any) -> bool:

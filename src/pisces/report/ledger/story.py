@@ -250,18 +250,18 @@ def why(fate: Fate, decision: dict[str, Any], terms: dict[str, float | None]) ->
         return ALWAYS[fate]
     score, has_scores = terms.get(SCORE), decision["terms"] >= 0
     if not has_scores:
-        return "Drawn by lot." if fate == "picked" else "Free, but not drawn: seats went by lot."
+        return "Drawn by lot." if fate == "picked" else "Free, but not drawn: slots went by lot."
     if fate == "picked":
         return f"Picked: {_told(terms)}." if score is not None else "A newcomer, drawn by lot."
     if not decision["num_picked"]:
         return "Free, but nobody was picked."
     if score is None and not decision["num_unscored"]:
-        return "Not heard from yet; all seats went by score, none to a newcomer."
+        return "Not heard from yet; all slots went by score, none to a newcomer."
     if score is None:
         return "Free and not heard from yet, but not drawn among the newcomers."
     lowest = decision["lowest"]
     if math.isnan(lowest):
-        return f"Free with {_told(terms)}, but all seats went to newcomers drawn by lot."
+        return f"Free with {_told(terms)}, but all slots went to newcomers drawn by lot."
     if score < lowest:
         return f"Free, but its score {score:.4g} is below {lowest:.4g}, the least picked."
     if score == lowest:
