@@ -54,9 +54,8 @@ class Watched:
         """Is there something to read, as far as can be told?"""
         if self.place.problem is not None:
             return False
-        if self.stamp_read != self.place.stamp or (
-            self.ledger is not None and not self.ledger.is_whole
-        ):
+        is_whole = self.ledger is None or self.ledger.is_whole
+        if self.stamp_read != self.place.stamp or not is_whole:
             return self.ledger is None or self.ledger.problem is None or self._is_rested(now)
         return self._is_rested(now) and self.is_looked_at(now)
 

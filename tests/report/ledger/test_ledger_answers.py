@@ -479,9 +479,9 @@ def test_logs_with_very_many_lists_of_terms_are_read_in_time(tmp_path: Path) -> 
             "picked", float(at), **told, terms=[f"t{at}", "score"], scores=[[1.0, at + 0.5]]
         )
 
-    began = time.perf_counter()
+    began = time.process_time()  # not the wall's: others may keep the machine busy
     ledger = ledger_of(tmp_path, [decision(at) for at in range(20_000)])
-    assert time.perf_counter() - began < 4  # where it looked through all of them it took 8
+    assert time.process_time() - began < 4  # where it looked through all of them it took 8
     rows = client_rows(ledger, order="score", descending=True).rows
     assert [row.score for row in rows] == [19_999.5, 19_998.5, 19_997.5]
     rows = client_rows(ledger, order="t19998").rows
