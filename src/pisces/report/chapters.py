@@ -14,6 +14,7 @@ from pisces.report.compare import Row, drawn_of
 from pisces.report.figures import Figure
 from pisces.report.goal import Goal
 from pisces.report.ledger import overview
+from pisces.report.ledger.story import NO_DECISIONS
 from pisces.report.ledger.summary import ReadRun
 from pisces.report.markup import Html, joined, tag
 from pisces.report.page_tables import comparison_table, cost_table
@@ -24,10 +25,6 @@ from pisces.report.worlds import what_was_learnt
 MOST_PORTRAITS = 4  # runs that are drawn one by one
 FEWER_ROWS = (20, 10, 5)  # clients of a timeline, where the usual number has too many tasks
 MOST_LINES = 8  # runs whose curves are drawn one by one
-NO_DECISIONS = (
-    "The log does not say why clients were picked: the run was recorded without its decisions, or "
-    "by an older version."
-)
 
 
 @dataclass(frozen=True, slots=True)
