@@ -14,15 +14,13 @@ from numpy.typing import ArrayLike
 from pisces.quantities import told
 from pisces.report.arrays import Ints
 from pisces.report.goal import Goal
+from pisces.report.styles import GREY
 
 Trace: TypeAlias = dict[str, Any]
 
 MOST_POINTS = 1600  # of one line
 MOST_DOTS = 400  # each is an element of the page, to be drawn and kept
 HEIGHT = 360  # pixels; a page may have it otherwise
-BLUE, ORANGE, GREEN, PINK, SKY, AMBER, GREY = (  # as in `pisces.report.styles`
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#888888"),
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
