@@ -182,6 +182,7 @@ def test_runs_are_compared(page: Page) -> None:
     assert len(told["figures"]) == 3
     assert told["metrics"] == page.told("overview", run=runs[0])["metric_names"]
     assert [row["run"] for row in told["costs"]] == runs
+    assert {"key": "wall_s", "label": "wall time", "unit": "seconds"} in told["quantities"]
 
 
 def test_runs_about_different_metrics_are_compared_by_the_one_that_is_chosen(

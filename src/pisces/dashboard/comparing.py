@@ -20,6 +20,7 @@ from pisces.dashboard.index import Index, Watched
 from pisces.dashboard.places import hidden
 from pisces.errors import PiscesError, RunError
 from pisces.report import figures
+from pisces.report.costs import QUANTITIES, costs
 from pisces.report.figures import Figure
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
@@ -55,8 +56,12 @@ def comparison(index: Index, asked: Asked) -> Answer:
             "note": _other_worlds(found, ledgers),
             "figures": [_drawn_or_why(index, make, ledgers, metric, target) for make in FIGURES],
             "costs": [
-                {**asdict(cost), "run": watched.place.id}
-                for watched, cost in zip(found, figures.costs(ledgers), strict=True)
+                {"run": watched.place.id, **asdict(cost)}
+                for watched, cost in zip(found, costs(ledgers), strict=True)
+            ],
+            "quantities": [
+                {"key": key, "label": label, "unit": unit}
+                for key, (label, unit) in QUANTITIES.items()
             ],
         }
 

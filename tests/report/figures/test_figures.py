@@ -27,7 +27,6 @@ from pisces.report.figures import (
     compare_speedups,
     compare_times,
     contributors,
-    costs,
     curve,
     intervals,
     losses,
@@ -578,15 +577,6 @@ def test_comparisons_that_cannot_be_made_say_why(tmp_path: Path) -> None:
     again = Ledger(tmp_path / "again")
     again.read()
     assert "one run per seed" in compare_speedups([*ledgers, again], HALF).words
-
-
-def test_costs(tmp_path: Path) -> None:
-    ledger = ledger_of(tmp_path)
-    (cost,) = costs([ledger])
-    assert (cost.updates, cost.tasks, cost.aggregated, cost.wasted) == (3, 4, 2, 2)
-    assert (cost.samples, cost.bytes, cost.wall_s) == (30, None, None)
-    (tmp_path / "model.safetensors").write_bytes(b"x" * 100)
-    assert costs([ledger])[0].bytes == 700  # 4 models there and 3 back
 
 
 def test_whole_runs_of_any_protocol_can_be_drawn(tmp_path: Path) -> None:
