@@ -104,9 +104,9 @@ def watch(
     folder: Path,
     tell: Callable[[Address], None],
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    token: str | None = None,
+    host: str,
+    port: int,
+    token: str | None,
 ) -> None:
     """Serve the page over the runs in `folder` until Ctrl-C; `tell` hears where it is."""
     token = _token(host, token)

@@ -74,7 +74,7 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     return {"title": {"text": label(title)}, "automargin": True, **more}
 
 
-def across(value: float, words: str, *, dash: str = "dash") -> dict[str, Any]:
+def across(value: float, words: str) -> dict[str, Any]:
     """A level line over the whole width, and its name at the left: parts of a layout.
 
     There a curve that is to reach the line is still far from it.
@@ -82,7 +82,7 @@ def across(value: float, words: str, *, dash: str = "dash") -> dict[str, Any]:
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": value, "y1": value}
     text = {"xref": "paper", "x": 0, "y": value, "xanchor": "left", "yanchor": "bottom"}
     return {
-        "shapes": [{**line, "line": {"color": GREY, "width": 1.5, "dash": dash}}],
+        "shapes": [{**line, "line": {"color": GREY, "width": 1.5, "dash": "dash"}}],
         "annotations": [{**text, "text": label(words), "showarrow": False}],
     }
 
