@@ -23,6 +23,7 @@ from watching import MIB, resident_bytes
 from pisces.machine import num_cores
 from pisces.record.lines import Line, encode
 from pisces.report import figures
+from pisces.report.costs import costs
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger, client_rows, client_story, overview
 from pisces.seeds import generator
@@ -185,7 +186,7 @@ def answers(ledger: Ledger) -> Iterator[Row]:
         "losses": lambda: figures.losses(ledger),
         "curves of two runs": lambda: figures.compare_curves([ledger, ledger], goal),
         "times of two runs": lambda: figures.compare_times([ledger, ledger], goal),
-        "costs of two runs": lambda: figures.costs([ledger, ledger]),
+        "costs of two runs": lambda: costs([ledger, ledger]),
     }
     for name, ask in asked.items():
         yield answer(name, ask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -247,6 +248,15 @@ def test_updates_may_be_refused_that_were_not(run: Run) -> None:
     assert [d.tasks for d in replayed.decisions] == [(0, 1)]
     assert replayed.replayed.num_dropped == 2  # tasks 3 and 2
     assert (replayed.differs_at, replayed.differs_in) == (20.0, "which update to refuse")
+
+
+def test_dollars_in_a_picture_are_no_formulas(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from pisces.replaying.picture import draw
+
+    replayed = replace(replay(run, ["pace.buffer_size=3"]), changes=("a=$^$",))
+    draw([replayed], tmp_path / "paces.svg")
+    assert "<!-- a=$^$ -->" in (tmp_path / "paces.svg").read_text()
 
 
 def test_several_paces_take_one_walk(run: Run) -> None:

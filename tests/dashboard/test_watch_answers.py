@@ -22,9 +22,11 @@ pytest.importorskip("plotly")
 from pisces.dashboard import answers
 from pisces.dashboard.answer import Answer
 from pisces.dashboard.app import Kept, app
+from pisces.dashboard.comparing import MAX_COMPARED
 from pisces.dashboard.index import Index
-from pisces.dashboard.listing import RunRow
+from pisces.dashboard.listing import MAX_PAGE, RunRow
 from pisces.dashboard.places import find
+from pisces.report.figures.timeline import MOST_ROWS
 from pisces.report.ledger import FATES, STATES, STATUSES, Ledger, wall
 from pisces.report.ledger.notes import Notes
 from pisces.report.ledger.story import NO_DECISIONS
@@ -182,6 +184,7 @@ def test_runs_are_compared(page: Page) -> None:
     assert len(told["figures"]) == 3
     assert told["metrics"] == page.told("overview", run=runs[0])["metric_names"]
     assert [row["run"] for row in told["costs"]] == runs
+    assert {"key": "wall_s", "label": "wall time", "unit": "seconds"} in told["quantities"]
 
 
 def test_runs_about_different_metrics_are_compared_by_the_one_that_is_chosen(
@@ -692,6 +695,17 @@ def test_the_page_knows_every_state_there_is(page: Page) -> None:
         told = words.partition(f"const {table} = {{")[2].partition("};")[0]
         keys = re.findall(r'([a-z ]+)"?: ["\[]', told)
         assert tuple(key.strip() for key in keys) == names
+
+
+def test_the_page_asks_for_what_there_is(page: Page) -> None:
+    scripts = [ask(page.app, f"/static/{name}.js") for name in ("compare", "clients")]
+    compare, clients = (script.body.decode() for script in scripts)
+    (most,) = re.findall(r"const MOST = (\d+);", compare)
+    assert int(most) == MAX_COMPARED
+    (rows,) = re.findall(r"const ROWS = (\d+);", clients)
+    assert int(rows) <= min(MOST_ROWS, MAX_PAGE), "the next page would leave some out"
+    (colours,) = re.findall(r"const COLOURS = (\[.*\]);", clients)
+    assert tuple(json.loads(colours)) == answers.COLOURS
 
 
 # --- while a run goes on --------------------------------------------------------------------------

@@ -498,6 +498,8 @@ def test_runs_are_chosen_and_compared(server: Server, open_tab: OpenTab) -> None
     tab.page.get_by_label("Target", exact=True).press("Enter")
     drawn(tab)
     tab.until("() => document.querySelectorAll('section[aria-label=Costs] tbody tr').length === 4")
+    heads = tab.page.locator("section[aria-label=Costs] thead").inner_text().split("\t")
+    assert (heads[3], heads[4], heads[5]) == ("Ended by", "Time", "Wall time")
     tab.shot("compare")
     tab.page.get_by_role("button", name="Take demo/fedbuff-seed2 out").click()
     tab.until("() => document.querySelectorAll('.chips li').length === 3")

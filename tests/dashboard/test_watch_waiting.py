@@ -17,7 +17,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from pisces.dashboard import serving
-from pisces.dashboard.guard import Guard, Seats
+from pisces.dashboard.guard import AtMost, Guard
 
 TOKEN = "0123456789abcdef"
 KNOWN = f"GET / HTTP/1.1\r\nHost: x\r\nCookie: pisces-watch={TOKEN}\r\n\r\n".encode()
@@ -35,7 +35,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A page for those who have the token, served in this process."""
     monkeypatch.setattr(serving, "WHOLE_S", 1.0)
     listening = serving._listen("127.0.0.1", 0)
-    server = serving._server(Guard(Seats(hello, 2), None, TOKEN))
+    server = serving._server(Guard(AtMost(hello, 2), None, TOKEN))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield int(listening.getsockname()[1])
@@ -95,7 +95,7 @@ def test_who_may_not_ask_need_not_stay(port: int) -> None:
         assert b"connection: close" in told
 
 
-def test_those_who_do_not_ask_take_no_seat(port: int) -> None:
+def test_those_who_do_not_ask_do_not_count(port: int) -> None:
     with ExitStack() as all_of_them:
         for _ in range(50):
             all_of_them.enter_context(connected(port)).sendall(b"GET / HTTP/1.1\r\n")
@@ -129,21 +129,21 @@ def test_a_header_has_an_end(port: int) -> None:
     assert asked(port, long) == b"HTTP/1.1 200"
 
 
-def test_seats_are_given_back() -> None:
+def test_whoever_fails_makes_room_again() -> None:
     async def broken(scope: Any, receive: Any, send: Any) -> None:
-        assert seats.free == 0
+        assert guarded.free == 0
         if scope["path"] == "/second":
             await hello(scope, receive, send)
         elif scope["path"] == "/first":
-            inner.append(await asyncio.to_thread(ask, seats, "/second"))
+            inner.append(await asyncio.to_thread(ask, guarded, "/second"))
             await hello(scope, receive, send)
         else:
             raise ZeroDivisionError
 
     inner: list[Any] = []
-    seats = Seats(broken, 1)
+    guarded = AtMost(broken, 1)
     with pytest.raises(ZeroDivisionError):
-        ask(seats, "/")
-    assert ask(seats, "/first").status == 200
+        ask(guarded, "/")
+    assert ask(guarded, "/first").status == 200
     assert [reply.status for reply in inner] == [503]
-    assert ask(seats, "/second").status == 200
+    assert ask(guarded, "/second").status == 200

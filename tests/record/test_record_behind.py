@@ -18,6 +18,7 @@ from pisces import build
 from pisces import config as cfg
 from pisces.coordinator import Coordinator
 from pisces.errors import RunError
+from pisces.record import writer
 from pisces.record.behind import AtOnce, Behind, Log
 from pisces.record.writer import RunFolder
 from pisces.resuming import Job, resume
@@ -164,7 +165,7 @@ def test_runs_of_real_time_are_logged_so_byte_for_byte(
     for name in ("at once", "behind"):
         if name == "behind":
             monkeypatch.setattr(Coordinator, "is_real_time", True)
-            monkeypatch.setattr(RunFolder, "write_behind", spied(behind))
+            monkeypatch.setattr(writer, "Behind", small(behind))
         Job(build.resolved(config), tmp_path / name).run()
     assert len(behind) == 1
     killing.assert_same(tmp_path / "at once", tmp_path / "behind")
@@ -174,15 +175,14 @@ def test_runs_of_real_time_are_logged_so_byte_for_byte(
     killing.assert_same(tmp_path / "at once", tmp_path / "behind")
 
 
-def spied(seen: list[RunFolder]) -> Callable[[RunFolder], None]:
-    """`write_behind`, with a queue so small that the loop waits for it now and then."""
-    real = RunFolder.write_behind
+def small(made: list[Behind]) -> Callable[[BinaryIO], Behind]:
+    """A queue so small that the loop waits for it now and then."""
 
-    def call(folder: RunFolder) -> None:
-        seen.append(folder)
-        real(folder, max_bytes=300)
+    def make(file: BinaryIO) -> Behind:
+        made.append(Behind(file, max_bytes=300))
+        return made[-1]
 
-    return call
+    return make
 
 
 @NEEDS_FULL

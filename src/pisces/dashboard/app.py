@@ -45,8 +45,8 @@ class Body:
 
 
 @dataclass(eq=False)
-class Place:
-    """Where the last answer to one question is kept; who finds it being worked out waits."""
+class KeptAnswer:
+    """The last answer to one question; who finds it being worked out waits."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     body: Body | None = None
@@ -57,24 +57,24 @@ class Kept:
     """The last answers, so that two who look at the same cost as much as one."""
 
     most: int = NUM_KEPT
-    _places: OrderedDict[Hashable, Place] = field(default_factory=OrderedDict)
+    _answers: OrderedDict[Hashable, KeptAnswer] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, question: Hashable, answer: Answer) -> Body:
         """The answer, worked out if it is not there."""
-        place = self._place(question)
-        with place.lock:
-            if place.body is None or place.body.revision != answer.revision:
-                place.body = _body(answer)
-            return place.body
+        kept = self._kept(question)
+        with kept.lock:
+            if kept.body is None or kept.body.revision != answer.revision:
+                kept.body = _body(answer)
+            return kept.body
 
-    def _place(self, question: Hashable) -> Place:
+    def _kept(self, question: Hashable) -> KeptAnswer:
         with self._lock:
-            place = self._places.setdefault(question, Place())
-            self._places.move_to_end(question)
-            while len(self._places) > self.most:
-                self._places.popitem(last=False)
-            return place
+            kept = self._answers.setdefault(question, KeptAnswer())
+            self._answers.move_to_end(question)
+            while len(self._answers) > self.most:
+                self._answers.popitem(last=False)
+            return kept
 
 
 def app(index: Index, *, pack_files: bool = False) -> App:

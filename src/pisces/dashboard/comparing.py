@@ -20,6 +20,7 @@ from pisces.dashboard.index import Index, Watched
 from pisces.dashboard.places import hidden
 from pisces.errors import PiscesError, RunError
 from pisces.report import figures
+from pisces.report.costs import QUANTITIES, costs
 from pisces.report.figures import Figure
 from pisces.report.figures.figure import nothing
 from pisces.report.goal import Goal
@@ -57,8 +58,12 @@ def comparison(index: Index, asked: Asked) -> Answer:
             "note": _other_worlds(found, ledgers),
             "figures": [_drawn_or_why(index, figure, ledgers, goal) for figure in FIGURES],
             "costs": [
-                {**asdict(cost), "run": watched.place.id}
-                for watched, cost in zip(found, figures.costs(ledgers), strict=True)
+                {"run": watched.place.id, **asdict(cost)}
+                for watched, cost in zip(found, costs(ledgers), strict=True)
+            ],
+            "quantities": [
+                {"key": key, "label": label, "unit": unit}
+                for key, (label, unit) in QUANTITIES.items()
             ],
         }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pisces.report.charts import SCRIPT, charts_script
+from pisces.report.charts import LOOK, SCRIPT, charts_script
 
 OWN = Path(__file__).parent / "static"
 # The charts bring inline styles (of maps, which we do not draw) unless something has their id: a
@@ -45,6 +45,7 @@ class File:
 def files() -> dict[str, File]:
     """All files by their paths; `/` is the page."""
     found = {f"/static/{path.name}": path for path in OWN.iterdir() if path.suffix in TYPES}
+    found[f"/static/{LOOK.name}"] = LOOK
     found[f"/static/{SCRIPT}"] = charts_script("pisces watch")
     read = {name: File(TYPES[path.suffix], path.read_bytes()) for name, path in found.items()}
     page, charts = read.pop("/static/index.html"), read[f"/static/{SCRIPT}"]

@@ -75,7 +75,7 @@ class Guard:
         if self.hosts is not None and _name(_header(scope, b"host")) not in self.hosts:
             return 421, "Ask for the address that `pisces watch` printed.\n"
         if scope["method"] not in ("GET", "HEAD"):
-            return 405, "This page is only looked at.\n"
+            return 405, "Only GET and HEAD are answered here.\n"
         if self.token is not None and not is_first and not self._is_remembered(scope):
             return 401, NO_TOKEN
         return None
@@ -115,14 +115,14 @@ class Guard:
         return guarded
 
 
-class Seats:
-    """At most so many requests are answered at once; what is refused before takes no seat."""
+class AtMost:
+    """So many requests are answered at once; what is refused before does not count."""
 
     def __init__(self, app: App, most: int) -> None:
         self.app, self.free = app, most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, if there is a seat."""
+        """Answer, if not too many others are being answered."""
         if not self.free:
             await say(send, 503, BUSY)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from pisces.dashboard.answer import Answer
+from pisces.dashboard.answer import Answer, digest
 from pisces.dashboard.asking import Asked
 from pisces.dashboard.index import Index, Watched
 from pisces.report.ledger import STATES, State
@@ -96,4 +96,4 @@ def names(index: Index, _: Asked) -> Answer:
     """All runs by name, for who wants to add one to others."""
     found = sorted(watched.place.id for watched in index.runs())
     told = {"folder": index.root.name or str(index.root), "runs": found}
-    return Answer(f"{index.epoch}.{hash(tuple(found))}", lambda: told)
+    return Answer(f"{index.epoch}.{digest(found)}", lambda: told)

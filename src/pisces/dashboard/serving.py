@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from pisces.dashboard.app import app
 from pisces.dashboard.extra import needed
-from pisces.dashboard.guard import LOOPBACK, TOKEN, Guard, Seats
+from pisces.dashboard.guard import LOOPBACK, TOKEN, AtMost, Guard
 from pisces.dashboard.index import Index
 from pisces.errors import ConfigError, RunError
 
@@ -104,9 +104,9 @@ def watch(
     folder: Path,
     tell: Callable[[Address], None],
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    token: str | None = None,
+    host: str,
+    port: int,
+    token: str | None,
 ) -> None:
     """Serve the page over the runs in `folder` until Ctrl-C; `tell` hears where it is."""
     token = _token(host, token)
@@ -114,7 +114,7 @@ def watch(
     address = Address(host, listening.getsockname()[1], token)
     index = Index(folder.resolve())
     guarded = Guard(
-        Seats(app(index, pack_files=not address.is_near), MAX_OPEN),
+        AtMost(app(index, pack_files=not address.is_near), MAX_OPEN),
         LOOPBACK | {_named(host)} if address.is_near else None,
         token,
         f"pisces-watch-{address.port}",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pisces.errors import RunError
-from pisces.record.behind import MAX_BYTES, AtOnce, Behind, Log
+from pisces.record.behind import AtOnce, Behind, Log
 from pisces.record.lines import Line, encode, line, plain
 from pisces.record.sample import KIND, Sample
 from pisces.types import Entry
@@ -90,9 +90,9 @@ class RunFolder:
             raise
         return cls(path, events)
 
-    def write_behind(self, max_bytes: int = MAX_BYTES) -> None:
+    def write_behind(self) -> None:
         """From the first line on let a thread write, so that nobody waits for a slow disk."""
-        self._log = Behind(self._events, max_bytes)
+        self._log = Behind(self._events)
 
     def write_sample(self, share: float) -> None:
         """From the first line on write those of a share of the clients; a log keeps its share."""

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pisces.replaying.values import Decision, Replayed
-from pisces.report.printed.paper import drawable, save
+from pisces.report.printed.paper import SCREEN, drawable, literal, save
 from pisces.report.printed.sheets import add_legend, tidy
 from pisces.report.styles import Style, styles
 
@@ -24,6 +24,11 @@ MOST_BARS = 40
 def draw(replays: Sequence[Replayed], path: str | Path) -> None:
     """Staircases on the left, shares of updates by staleness on the right; as PNG, SVG or PDF."""
     path = drawable(path)
+    with SCREEN.drawing():
+        save(_sheet(replays), path)
+
+
+def _sheet(replays: Sequence[Replayed]) -> Figure:
     first = replays[0]
     figure = Figure(figsize=SIZE, layout="constrained")
     left, right = (tidy(axes) for axes in figure.subplots(1, 2, width_ratios=(3, 2)))
@@ -33,7 +38,7 @@ def draw(replays: Sequence[Replayed], path: str | Path) -> None:
     ]
     width = _bar_width(drawn)
     for (label, decisions), style in zip(drawn, styles(), strict=False):
-        _draw_versions(left, decisions, style, label, first.ends_at)
+        _draw_versions(left, decisions, style, literal(label), first.ends_at)
         _draw_staleness(right, decisions, style, width)
     for replay, style in zip(replays, islice(styles(), 1, None), strict=False):
         if replay.differs_at is not None:  # what is to the right of it is an estimate
@@ -45,7 +50,7 @@ def draw(replays: Sequence[Replayed], path: str | Path) -> None:
     right.set(xlabel="staleness (versions)", ylabel="aggregated updates (%)")
     right.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     add_legend(figure, left)
-    save(figure, path)
+    return figure
 
 
 def _draw_versions(

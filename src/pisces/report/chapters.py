@@ -11,6 +11,7 @@ from pisces.record.reader import Run
 from pisces.report import figures
 from pisces.report.again import make_again, settings_of, software
 from pisces.report.compare import Row, drawn_of
+from pisces.report.costs import costs
 from pisces.report.figures import Figure
 from pisces.report.goal import Goal
 from pisces.report.ledger import overview
@@ -187,7 +188,7 @@ def _portrait(run: ReadRun, goal: Goal, key: str, title: str) -> Chapter:
 
 
 def _costs(runs: Sequence[ReadRun]) -> Chapter:
-    rows = figures.costs([run.ledger for run in runs])
+    rows = costs([run.ledger for run in runs])
     return _written("costs", "What it cost", [cost_table(rows)])
 
 

@@ -7,36 +7,17 @@
   let printing = false;
   const css = (name) => printing ? printed[name]
     : getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  // Figures say nothing of the colours of text and paper: they are the page's.
   const theme = () => {
     const [ink, soft, grid, paper] = ["--ink", "--soft", "--grid", "--paper"].map(css);
-    const axis = {
-      gridcolor: grid, zerolinecolor: grid, linecolor: soft, tickcolor: soft, automargin: true,
-      title: { font: { color: ink } },
-    };
-    return { layout: {
-      font: { color: ink, family: getComputedStyle(document.body).fontFamily, size: 13 },
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      xaxis: axis, yaxis: axis,
-      hoverlabel: { bgcolor: paper, bordercolor: soft, font: { color: ink } },
-      legend: { font: { color: ink }, bgcolor: "rgba(0,0,0,0)" },
-      modebar: { color: soft, activecolor: ink, bgcolor: "rgba(0,0,0,0)" },
-    } };
-  };
-  // These are too dark for a dark page; the sky's blue gives way to the blue.
-  const lighter = {
-    "#0072B2": "#3D9AD9", "#56B4E9": "#9BD4F5", "#882255": "#C4698F", "#332288": "#8F80DB",
-    "#8C510A": "#C08A48",
+    return LOOK.template({ ink, soft, grid, paper });
   };
   const seen = (data) => dark.matches && !printing
-    ? JSON.parse(JSON.stringify(data), (_, value) => lighter[value] ?? value) : data;
-  const config = { responsive: true, displaylogo: false, showTips: false };
-  Plotly.setPlotConfig({ logging: 0 }); // it warns of every bar coloured by a number
+    ? JSON.parse(JSON.stringify(data), (_, value) => LOOK.lighter[value] ?? value) : data;
+  Plotly.setPlotConfig(LOOK.config);
   const draw = (place) => {
     const { data, layout } = figures[place.dataset.figure];
-    const narrow = place.clientWidth < 520;
-    const own = { ...layout, template: theme() };
-    return Plotly.react(place, seen(data), own, narrow ? { ...config, displayModeBar: false } : config);
+    const displayModeBar = place.clientWidth < LOOK.narrow ? false : "hover";
+    return Plotly.react(place, seen(data), { ...layout, template: theme() }, { displayModeBar });
   };
   const places = [...document.querySelectorAll("[data-figure]")];
   const drawAll = () => places.filter((p) => p.dataset.drawn).forEach(draw);

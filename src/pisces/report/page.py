@@ -18,7 +18,7 @@ from pisces.errors import MissingPackageError, RunError
 from pisces.record.reader import Run
 from pisces.record.writer import replace_file
 from pisces.report.chapters import Chapter, chapters, title_of
-from pisces.report.charts import charts_script
+from pisces.report.charts import LOOK, charts_script
 from pisces.report.compare import compare, in_order
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
@@ -43,8 +43,8 @@ def page(runs: Sequence[Run], goal: Goal | None = None) -> str:
         raise RunError("there are no runs to tell of: give at least one run folder")
     goal = Goal.of(runs) if goal is None else goal
     goal.check(runs)
-    library = _Script.of(_plotly())
-    own = _Script.of(_file("page.js"))
+    texts = (_plotly(), LOOK.read_text("utf-8"), _file("page.js"))
+    scripts = [_Script.of(text) for text in texts]
     read, rows = [ReadRun.of(_read(run)) for run in runs], None
     if goal.target is not None and len(runs) > 1:
         rows = compare(read, goal.target, metric=goal.metric, reference=goal.reference)
@@ -55,7 +55,7 @@ def page(runs: Sequence[Run], goal: Goal | None = None) -> str:
     head = joined(
         [
             Html('<meta charset="utf-8">'),
-            Html(f'<meta http-equiv="Content-Security-Policy" content="{_policy(library, own)}">'),
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{_policy(*scripts)}">'),
             Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
             Html('<meta name="referrer" content="no-referrer">'),
             tag("title", title),
@@ -67,8 +67,7 @@ def page(runs: Sequence[Run], goal: Goal | None = None) -> str:
         tag("header", tag("h1", title), *_contents(parts)),
         tag("main", *(_section(chapter) for chapter in parts)),
         data_block("figures", {f.key: {"data": f.data, "layout": f.layout} for f in figures}),
-        library.element,
-        own.element,
+        *(script.element for script in scripts),
     )
     return f'<!DOCTYPE html>\n<html lang="en">{tag("head", head)}{body}</html>\n'
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pisces.quantities import duration, in_bytes, told
 from pisces.report.compare import Row
-from pisces.report.figures.costs import QUANTITIES, Cost, Unit
+from pisces.report.costs import QUANTITIES, Cost, Unit
 from pisces.report.goal import Goal
 from pisces.report.markup import Html, joined, table, tag
 from pisces.report.table import speedup_text, time_text

@@ -15,6 +15,8 @@ COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
     *("#882255", "#999933", "#332288", "#888888", "#8C510A"),
 )
+BLUE, ORANGE, GREEN, PINK, SKY, AMBER, BLACK = COLOURS[:7]
+GREY = COLOURS[10]
 # Whose the first colours are, in every picture; those of the main ones are given away last.
 MAIN = ("pisces", "oort", "fedbuff", "fedavg")
 OWNERS = (*MAIN, "pisces-paper", "fedbuff-mixing", "pisces-artifact")

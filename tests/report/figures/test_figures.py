@@ -15,10 +15,10 @@ import pytest
 from ledgers import CONFIG, HAND, ledger_of, line, write
 from runs import World, simulate
 
-import pisces
 from pisces import build, config
 from pisces.errors import ConfigError
 from pisces.record.lines import Line, encode
+from pisces.report.charts import LOOK
 from pisces.report.compare import compare
 from pisces.report.figures import (
     Figure,
@@ -27,7 +27,6 @@ from pisces.report.figures import (
     compare_speedups,
     compare_times,
     contributors,
-    costs,
     curve,
     intervals,
     losses,
@@ -41,6 +40,7 @@ from pisces.report.figures.figure import Trace, middle, thinned
 from pisces.report.figures.judging import judge_of
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
+from pisces.report.styles import BLUE, COLOURS
 
 HALF = Goal("accuracy", 0.5)
 OF_ONE: dict[str, Callable[[Ledger], Figure]] = {
@@ -579,15 +579,6 @@ def test_comparisons_that_cannot_be_made_say_why(tmp_path: Path) -> None:
     assert "one run per seed" in compare_speedups([*ledgers, again], HALF).words
 
 
-def test_costs(tmp_path: Path) -> None:
-    ledger = ledger_of(tmp_path)
-    (cost,) = costs([ledger])
-    assert (cost.updates, cost.tasks, cost.aggregated, cost.wasted) == (3, 4, 2, 2)
-    assert (cost.samples, cost.bytes, cost.wall_s) == (30, None, None)
-    (tmp_path / "model.safetensors").write_bytes(b"x" * 100)
-    assert costs([ledger])[0].bytes == 700  # 4 models there and 3 back
-
-
 def test_whole_runs_of_any_protocol_can_be_drawn(tmp_path: Path) -> None:
     ledgers = []
     for protocol in ("pisces", "fedavg", "fedbuff"):
@@ -670,12 +661,11 @@ def test_axes_of_large_numbers_have_no_superscripts(
 # --- colours --------------------------------------------------------------------------------------
 
 
-def test_reports_and_the_live_page_are_light_in_the_dark_alike() -> None:
-    source = Path(pisces.__file__).parent
-    files = (source / "report" / "page.js", source / "dashboard" / "static" / "figure.js")
-    tables = [re.findall(r'"(#[0-9A-F]{6})": "(#[0-9A-F]{6})"', file.read_text()) for file in files]
-    assert tables[0] == tables[1]
-    assert "#0072B2" in dict(tables[0])
+def test_what_is_lighter_in_the_dark_are_colours_of_ours() -> None:
+    lighter = dict(re.findall(r'"(#[0-9A-F]{6})": "(#[0-9A-F]{6})"', LOOK.read_text()))
+    assert BLUE in lighter
+    assert lighter.keys() <= set(COLOURS)
+    assert not set(COLOURS) & set(lighter.values())
 
 
 def test_a_run_that_ended_as_it_began_has_no_axis_of_nothing(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ import { el, fill, refill, say } from "./elements.js";
 import { Picture } from "./figure.js";
 import { Choice, nothing, reading } from "./parts.js";
 import { Table } from "./table.js";
-import { bytes, capital, duration, number, titled } from "./words.js";
+import { bytes, capital, duration, number } from "./words.js";
 
 const MOST = 40; // runs at once, as the server has it
+const SHOWN = { seconds: duration, bytes, number }; // by the unit of what runs cost
 
 export function comparePage({ query }) {
   const chosen = [...new Set(query.getAll("run"))];
@@ -66,8 +67,7 @@ export function comparePage({ query }) {
     const notes = answer.left_out.map(({ id, why }) => `${id} is left out: ${why}.`);
     if (answer.note) notes.push(`${capital(answer.note)}.`);
     fill(missing, notes.map((words) => el("p", { class: "problem", role: "status" }, words)));
-    const keys = keysOf(answer.costs);
-    costs.setColumns(columns(keys), keys.map(({ key }) => key).join());
+    costs.setColumns(columns(answer.quantities), "costs");
     costs.show({ rows: answer.costs, found: answer.costs.length, first: 0 }, "");
     await Promise.all(answer.figures.map((figure, i) => pictures[i].show(figure)));
   }
@@ -81,20 +81,13 @@ export function comparePage({ query }) {
   return { element, update, title: "Compare", close: () => pictures.forEach((picture) => picture.close()) };
 }
 
-/** What the rows tell, and which of it is numbers. */
-function keysOf(rows) {
-  const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((key) => !["run", "name"].includes(key));
-  return keys.map((key) => ({ key, num: rows.every((row) => row[key] === null || typeof row[key] === "number") }));
-}
-
-function columns(keys) {
+function columns(quantities) {
   return [
     { key: "run", label: "Run", class: "name", fixed: true, cell: (row) => el("a", { href: runLink(row.run), "data-key": row.run }, row.run) },
-    ...keys.map(({ key, num }) => ({ key, label: titled(key), num, fixed: true, cell: (row) => shown(key, row[key]) })),
+    { key: "protocol", label: "Protocol", fixed: true },
+    { key: "seed", label: "Seed", num: true, fixed: true },
+    { key: "reason", label: "Ended by", fixed: true },
+    ...quantities.map(({ key, label, unit }) => (
+      { key, label: capital(label), num: true, fixed: true, cell: (row) => SHOWN[unit](row[key]) })),
   ];
-}
-
-function shown(key, value) {
-  if (key.endsWith("bytes")) return bytes(value);
-  return key.endsWith("_s") ? duration(value) : number(value);
 }

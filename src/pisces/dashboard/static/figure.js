@@ -1,10 +1,8 @@
-// Figures: drawn by the charts' own script, in the colours of the page, with their words beside them.
+// Figures: drawn by the charts' own script, with their words beside them.
+// How they look is told by a script before this one: `LOOK`, which reports have too.
 
 import { el, say } from "./elements.js";
 
-const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
-const CONFIG = { displayModeBar: false, responsive: true, displaylogo: false, showTips: false };
-const NARROW = 500; // pixels
 const shown = new Set();
 let look = null; // until the colours change
 
@@ -13,7 +11,7 @@ let problem = "";
 
 function begin() {
   plotly = window.Plotly;
-  plotly.setPlotConfig({ logging: 0 }); // it warns of every bar coloured by a number
+  plotly.setPlotConfig({ ...LOOK.config, displayModeBar: false });
   redraw();
 }
 
@@ -56,7 +54,7 @@ export class Picture {
     if (!plotly || isEmpty || !this.plot.isConnected) return;
     const { data, layout } = drawable(this.figure, this.span, this.plot.clientWidth);
     this.plot.classList.toggle("has-height", Boolean(layout.height));
-    await plotly.react(this.plot, data, layout, CONFIG);
+    await plotly.react(this.plot, data, layout);
     if (!this.isDrawn && this.plot.on) {
       this.isDrawn = true;
       this.plot.on("plotly_relayout", (change) => this.zoomed(change));
@@ -86,14 +84,8 @@ export function redraw() {
 // tag goes through but these, none of which leads anywhere.
 const TAG = /<(?!\/?(?:br|b|i|sub|sup|extra)>)/g;
 
-// These are too dark for a dark page, as in reports; the sky's blue gives way to the blue.
-const LIGHTER = {
-  "#0072B2": "#3D9AD9", "#56B4E9": "#9BD4F5", "#882255": "#C4698F", "#332288": "#8F80DB",
-  "#8C510A": "#C08A48",
-};
-
 function harmless(value) {
-  if (typeof value === "string") return (look.isDark && LIGHTER[value]) || value.replace(TAG, "&lt;");
+  if (typeof value === "string") return (look.isDark && LOOK.lighter[value]) || value.replace(TAG, "&lt;");
   if (Array.isArray(value)) return value.map(harmless);
   if (value === null || typeof value !== "object") return value;
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, harmless(part)]));
@@ -107,7 +99,7 @@ function drawable(figure, span, width) {
   layout.uirevision = span ? String(span) : "all";
   layout.autosize = true;
   layout.margin = { l: 8, r: 8, t: 8, b: 8 }; // axes make room for what they say
-  if (width < NARROW) copy.data.forEach(layScaleBelow);
+  if (width < LOOK.narrow) copy.data.forEach(layScaleBelow);
   if (span) layout.xaxis = { ...layout.xaxis, range: span, autorange: false };
   return copy;
 }
@@ -122,21 +114,11 @@ function layScaleBelow(trace) {
   }
 }
 
-/** The page's colours and type as the charts take them; reading them makes the browser lay the page out. */
+/** The page's colours as the charts take them; reading them makes the browser lay the page out. */
 function looked() {
-  const [ink, soft, grid, card, line] = ["--ink", "--soft", "--grid", "--card", "--line"].map(colour);
-  const axis = { gridcolor: grid, zerolinecolor: grid, linecolor: line, tickcolor: line, automargin: true,
-    ticklabeloverflow: "allow", // there is room for them: nobody need measure each
-    title: { font: { color: soft, size: 12 }, standoff: 8 }, tickfont: { color: soft, size: 11 } };
-  const isDark = Math.max(...card.match(/\d+/g).map(Number)) < 128;
-  return { isDark, template: { layout: {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: FONT, size: 12, color: ink },
-    xaxis: axis, yaxis: axis,
-    hoverlabel: { bgcolor: card, bordercolor: line, font: { color: ink, family: FONT, size: 12 } },
-    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: soft, size: 12 } },
-    transition: { duration: 0 },
-  } } };
+  const [ink, soft, grid, paper] = ["--ink", "--soft", "--grid", "--card"].map(colour);
+  const isDark = Math.max(...paper.match(/\d+/g).map(Number)) < 128;
+  return { isDark, template: LOOK.template({ ink, soft, grid, paper }) };
 }
 
 function colour(name) {

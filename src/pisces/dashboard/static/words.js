@@ -112,7 +112,7 @@ export function reason(name) {
   return REASONS[name] ?? name ?? "";
 }
 
-/** A name as a heading: `num_updates` is Updates, `wall_s` is Wall. */
+/** A name as a heading: `num_updates` is Updates, `latency_s` is Latency. */
 export function titled(name) {
   return capital(name.replace(/^num_/, "").replace(/_(s|bytes)$/, "").replaceAll("_", " "));
 }

@@ -7,7 +7,6 @@ left to the page.
 from pisces.report.figures.bands import median_curves
 from pisces.report.figures.bounds import bounded
 from pisces.report.figures.comparison import compare_curves
-from pisces.report.figures.costs import costs
 from pisces.report.figures.curves import curve
 from pisces.report.figures.figure import Figure
 from pisces.report.figures.losses import losses
@@ -22,7 +21,6 @@ __all__ = [
     "compare_speedups",
     "compare_times",
     "contributors",
-    "costs",
     "curve",
     "intervals",
     "losses",

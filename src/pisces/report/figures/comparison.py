@@ -11,20 +11,11 @@ import numpy as np
 
 from pisces.quantities import counted, told
 from pisces.report.compare import grouped
-from pisces.report.figures.figure import (
-    GREY,
-    Figure,
-    Trace,
-    label,
-    nothing,
-    numbers,
-    over_time,
-    thinned,
-)
+from pisces.report.figures.figure import Figure, Trace, label, nothing, numbers, over_time, thinned
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
-from pisces.report.styles import Style, styles_of
+from pisces.report.styles import BLACK, GREY, Style, styles_of
 
 RUNS_OVER_TIME = "runs over time"
 NO_TARGET = "There is no target that these runs share: give one."
@@ -77,7 +68,7 @@ def looks_of(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
 
     def look(style: Style) -> tuple[str, str]:
         dash = style.dash if isinstance(style.dash, str) else ""
-        colour = GREY if style.colour == "#000000" else style.colour
+        colour = GREY if style.colour == BLACK else style.colour
         return colour, DASHES.get(dash, "longdashdot")
 
     return {name: look(style) for name, style in styles_of(names).items()}

@@ -7,8 +7,6 @@ import numpy as np
 from pisces.quantities import duration, told
 from pisces.report.arrays import Floats
 from pisces.report.figures.figure import (
-    BLUE,
-    ORANGE,
     Figure,
     Trace,
     axis,
@@ -21,6 +19,7 @@ from pisces.report.figures.figure import (
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import best_of, reached_at
+from pisces.report.styles import BLUE, ORANGE
 
 NAME = "curve"
 

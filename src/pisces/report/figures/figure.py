@@ -14,15 +14,13 @@ from numpy.typing import ArrayLike
 from pisces.quantities import told
 from pisces.report.arrays import Ints
 from pisces.report.goal import Goal
+from pisces.report.styles import GREY
 
 Trace: TypeAlias = dict[str, Any]
 
 MOST_POINTS = 1600  # of one line
 MOST_DOTS = 400  # each is an element of the page, to be drawn and kept
 HEIGHT = 360  # pixels; a page may have it otherwise
-BLUE, ORANGE, GREEN, PINK, SKY, AMBER, GREY = (  # as in `pisces.report.styles`
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#888888"),
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +74,7 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     return {"title": {"text": label(title)}, "automargin": True, **more}
 
 
-def across(value: float, words: str, *, dash: str = "dash") -> dict[str, Any]:
+def across(value: float, words: str) -> dict[str, Any]:
     """A level line over the whole width, and its name at the left: parts of a layout.
 
     There a curve that is to reach the line is still far from it.
@@ -84,7 +82,7 @@ def across(value: float, words: str, *, dash: str = "dash") -> dict[str, Any]:
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": value, "y1": value}
     text = {"xref": "paper", "x": 0, "y": value, "xanchor": "left", "yanchor": "bottom"}
     return {
-        "shapes": [{**line, "line": {"color": GREY, "width": 1.5, "dash": dash}}],
+        "shapes": [{**line, "line": {"color": GREY, "width": 1.5, "dash": "dash"}}],
         "annotations": [{**text, "text": label(words), "showarrow": False}],
     }
 

@@ -12,10 +12,7 @@ from pisces.judge.clusters import LossOutliers
 from pisces.quantities import counted
 from pisces.report.arrays import Ints
 from pisces.report.figures.figure import (
-    BLUE,
-    GREEN,
     MOST_DOTS,
-    ORANGE,
     Figure,
     Trace,
     axis,
@@ -27,6 +24,7 @@ from pisces.report.figures.figure import (
 )
 from pisces.report.figures.judging import judge_of
 from pisces.report.ledger import Ledger
+from pisces.report.styles import BLUE, GREEN, ORANGE
 
 Range: TypeAlias = tuple[int, float, float]  # version, and from where to where a cluster is
 

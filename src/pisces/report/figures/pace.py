@@ -9,10 +9,7 @@ import numpy as np
 from pisces.quantities import counted, duration
 from pisces.report.arrays import Floats, Ints
 from pisces.report.figures.figure import (
-    BLUE,
-    GREY,
     MOST_DOTS,
-    ORANGE,
     Figure,
     Trace,
     axis,
@@ -25,6 +22,7 @@ from pisces.report.figures.figure import (
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.overview import bound_of
 from pisces.report.ledger.tables import Sparse
+from pisces.report.styles import BLUE, GREY, ORANGE
 
 MOST_STEPS = 150  # versions drawn one by one; more are drawn a few together
 MOST_BARS = 60  # of a histogram

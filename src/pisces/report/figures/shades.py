@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from pisces.report.figures.busy import BusyMap
-from pisces.report.figures.figure import GREY, Trace, numbers
+from pisces.report.figures.figure import Trace, numbers
 from pisces.report.figures.span import COLOURS
 from pisces.report.ledger.tables import OUTCOMES
+from pisces.report.styles import GREY
 
 
 def by_staleness(found: BusyMap) -> list[Trace]:

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from pisces.quantities import counted, duration
 from pisces.report.arrays import Floats, Ints
-from pisces.report.figures.figure import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.tables import AGGREGATED, OUTCOMES, RUNNING
+from pisces.report.styles import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
 
 COLOURS = dict(zip(OUTCOMES, (SKY, AMBER, GREEN, PINK, ORANGE, GREY, BLUE, GREY), strict=True))
 

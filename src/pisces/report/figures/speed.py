@@ -11,10 +11,11 @@ from pisces.quantities import counted, duration, told
 from pisces.report.compare import Row, compare, grouped
 from pisces.report.estimate import Ends, median_between, time_between
 from pisces.report.figures.comparison import compared, looks_of
-from pisces.report.figures.figure import GREY, Figure, Trace, label, layout_of, nothing
+from pisces.report.figures.figure import Figure, Trace, label, layout_of, nothing
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
+from pisces.report.styles import GREY
 
 # --- time to target -------------------------------------------------------------------------------
 

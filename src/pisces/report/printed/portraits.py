@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from pisces.report.printed.paper import SCREEN, Paper
 from pisces.report.printed.sheets import tidy
-from pisces.report.styles import COLOURS
+from pisces.report.styles import COLOURS, ORANGE, PINK
 from pisces.report.tasks import Aggregation, Log, Outcome, Score, TaskFacts
 
 MOST_ROWS = 40  # clients in a timeline; more are lines nobody can tell apart
@@ -23,14 +23,12 @@ ROW = 0.08  # inches
 SKEWED = 10  # times the median: a scale that shows the largest would hide the others
 MANY = 4000  # dots; more are drawn fainter, or nothing but a block of colour is seen
 MAP = "viridis_r"  # fresh is bright; told apart also by the colour-blind, and in grey
-FATES: dict[Outcome, tuple[str, str]] = {  # as on pages; hatched, for who sees no colours
-    "dropped": ("#CC79A7", "\\\\\\\\"),
-    "failed": ("#D55E00", "////"),
-    "left": ("#D55E00", "////"),
+# Colour and hatch, for who sees no colours. Fewer kinds than pages have, and greyer: `SAME_AS`.
+FATES: dict[Outcome, tuple[str, str]] = {
+    "dropped": (PINK, "\\\\\\\\"),
+    "failed": (ORANGE, "////"),
     "called off": ("0.5", "...."),
     "cut off": ("0.88", ""),
-    "waiting": ("0.88", ""),
-    "running": ("0.88", ""),
 }
 FATE_WORDS = {
     "dropped": "dropped",

@@ -38,7 +38,6 @@ class Cost:
     compression.
     """
 
-    run: str
     name: str
     protocol: str
     seed: int | None
@@ -66,7 +65,6 @@ def _cost(ledger: Ledger) -> Cost:
         summary, model_bytes = run.summary, _model_bytes(ledger)
         messages = summary["num_started"] + summary["num_updates"]
         return Cost(
-            run=str(ledger.path),
             name=run.name,
             protocol=run.protocol,
             seed=run.seed,
