@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 
+import numpy as np
+
 from pisces.record.lines import Line
 from pisces.record.summary import metrics_of
+from pisces.report.arrays import Floats
 from pisces.report.ledger import tables as t
 from pisces.report.ledger.picks import Picks
 from pisces.types import AT_THE_END, CALLED_OFF
@@ -61,6 +64,17 @@ class Notes:
         whole = (self.clients, self.tasks, self.arrivals, self.aggregations, self.shares)
         more = (self.evaluations, self.comings, *self.metrics.values(), *self.pace.values())
         return sum(table.num_bytes for table in (*whole, *more)) + self.picks.num_bytes
+
+    def intervals(self) -> Floats:
+        """Seconds of each aggregation since the one before, of the first since the beginning."""
+        return np.diff(self.aggregations["at"], prepend=0.0)
+
+    def paced(self, name: str) -> Floats:
+        """What the pacer told of each aggregation by this name; NaN where it told nothing."""
+        values = np.full(len(self.aggregations), np.nan)
+        if (told := self.pace.get(name)) is not None:
+            values[told["row"]] = told["value"]
+        return values
 
     def take(self, lines: Iterable[Line]) -> None:
         """Take in sound lines; kinds nobody knows only move the clock."""
