@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from pisces.report.arrays import Floats, Ints
 from pisces.report.ledger.notes import Notes
 from pisces.report.ledger.picks import SCORE
-from pisces.report.ledger.tables import AGGREGATED, OUTCOMES
+from pisces.report.ledger.tables import AGGREGATED, OUTCOMES, Outcome
 from pisces.report.printed.paper import SCREEN, Paper
 from pisces.report.printed.sheets import tidy
 from pisces.report.styles import COLOURS
@@ -26,19 +26,23 @@ ROW = 0.08  # inches
 SKEWED = 10  # times the median: a scale that shows the largest would hide the others
 MANY = 4000  # dots; more are drawn fainter, or nothing but a block of colour is seen
 MAP = "viridis_r"  # fresh is bright; told apart also by the colour-blind, and in grey
-FATES = {  # as on pages; hatched, for who sees no colours
+FATES: Mapping[Outcome, tuple[str, str]] = {  # as on pages; hatched, for who sees no colours
     "dropped": ("#CC79A7", "\\\\\\\\"),
     "failed": ("#D55E00", "////"),
     "called off": ("0.5", "...."),
     "cut off": ("0.88", ""),
 }
-FATE_WORDS = {
+FATE_WORDS: Mapping[Outcome, str] = {
     "dropped": "dropped",
     "failed": "failed or left",
     "called off": "called off",
     "cut off": "under way at the end",
 }
-SAME_AS = {"left": "failed", "waiting": "cut off", "running": "cut off"}
+SAME_AS: Mapping[Outcome, Outcome] = {
+    "left": "failed",
+    "waiting": "cut off",
+    "running": "cut off",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
