@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pisces.report import estimate as est
-from pisces.report.measures import MEASURES
 from pisces.study import plan, records
 from pisces.study.claims import by_seed
+from pisces.study.measures import MEASURES
 
 ROOT = Path(__file__).parents[1]
 STUDY = ROOT / "experiments" / "hostile"

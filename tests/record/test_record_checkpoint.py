@@ -200,7 +200,7 @@ DAMAGES = {
     "something else": (lambda run: (run / "000002.json").write_bytes(b"\x80\x04"), "begin as"),
     "a folder": (
         lambda run: ((run / "000002.json").unlink(), (run / "000002.json").mkdir()),
-        "it cannot be read: Is a directory",
+        "it cannot be read: it is not an ordinary file",
     ),
     "a pipe": (
         lambda run: ((run / "000002.json").unlink(), os.mkfifo(run / "000002.json")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,12 @@ def test_what_no_run_writes_is_passed_over(events: Path, damage: bytes) -> None:
     assert list(tail.new_lines()) == []
 
 
-def test_a_folder_in_its_place_is_no_log(events: Path) -> None:
-    events.mkdir()
-    assert list(Tail(events.parent).new_lines()) == []
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_is_no_log_and_not_waited_for(
+    events: Path, make: Callable[[Path], None]
+) -> None:
+    make(events)
+    num_open = len(os.listdir("/proc/self/fd"))
+    tail = Tail(events.parent)
+    assert [list(tail.new_lines()) for _ in range(3)] == [[], [], []]
+    assert len(os.listdir("/proc/self/fd")) == num_open

@@ -14,8 +14,8 @@ import pytest
 from pisces import build
 from pisces.errors import RunError
 from pisces.record.reader import Run
-from pisces.report.facts import Facts
 from pisces.study import plan, records
+from pisces.study.facts import Facts
 from pisces.study.records import MOST_POINTS, Record, lent, record_of, rounded
 from pisces.study.runs import Wish, planned
 

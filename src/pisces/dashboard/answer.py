@@ -10,10 +10,10 @@ from typing import Any
 from pisces.dashboard.asking import Asked
 from pisces.dashboard.index import Index, Watched
 from pisces.errors import PiscesError
+from pisces.record.follower import Mark, mark_of
 from pisces.record.writer import CLIENTS, MODEL, SUMMARY
 from pisces.report.figures import Figure, bounded
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.follow import Mark, mark_of
 
 GONE = "no such run in the folder watched: it was removed or renamed, or is not there yet"
 

@@ -17,7 +17,7 @@ from pisces.errors import RunError
 from pisces.policy import ANSWERS
 from pisces.record.lines import Line
 from pisces.record.sample import KIND, WHOLE_KINDS
-from pisces.record.sound import LARGEST, MOST, is_line, is_summary
+from pisces.record.sound import LARGEST, MOST, decode, is_summary
 from pisces.record.summary import Tally, curve, metrics_of, time_to_target
 from pisces.record.writer import (
     CLIENTS,
@@ -208,6 +208,14 @@ def sampled_log(path: Path) -> str:
     )
 
 
+def damaged(path: Path, number: int, text: bytes) -> str:
+    """Why a log is read no further than to this line."""
+    return (
+        f"{path}, line {number}: not an event but {text[:40]!r}; "
+        "the file was damaged after it was written: restore it or remove that line"
+    )
+
+
 def called(config: Mapping[str, Any]) -> str:
     """A config's protocol, then what replaces parts of it: `fedbuff+guided+clip+adam`."""
     names = [config["protocol"]]
@@ -242,26 +250,14 @@ def _lines(file: BinaryIO, path: Path, kind: str | None) -> Iterator[Line]:
         # Parsing a line costs ten times as much as seeing that it is of another kind.
         if wanted not in text and text.startswith(b"{") and text.endswith(b"}\n"):
             continue
-        line = _parsed(text)
+        line = decode(text)
         if line is None:
             is_whole = text.endswith(b"}\n")
             if not is_whole and not file.read(1):  # the last: the run was killed, or writes it now
                 return
-            raise RunError(
-                f"{path}, line {number}: not an event but {text[:40]!r}; "
-                "the file was damaged after it was written: restore it or remove that line"
-            )
+            raise RunError(damaged(path, number, text))
         if kind is None or line["kind"] == kind:
             yield line
-
-
-def _parsed(text: bytes) -> Line | None:
-    """The line's JSON object, or None if it is not what a run writes."""
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return line if is_line(line) else None
 
 
 def _nearby(path: Path) -> str:

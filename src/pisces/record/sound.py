@@ -5,10 +5,12 @@ Only what is there is looked at, and of kinds that are known: older and newer ru
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pisces.record.lines import Line
 from pisces.types import MOST_CLIENTS
 
 MOST = 1 << 63
@@ -101,6 +103,15 @@ _SUMMARY: Mapping[str, Check] = {
     **dict.fromkeys(("mean_staleness", "target", "time_to_target_s", "wall_s"), _MAYBE),
     **dict.fromkeys(("metric", "protocol", "trained_by", "made_with"), _is_text),
 }
+
+
+def decode(text: bytes) -> Line | None:
+    """The line's JSON object, or None if it is not what a run writes."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return line if is_line(line) else None
 
 
 def is_line(line: Any) -> bool:

@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,8 @@ class Involvement:
 
 _COUNTS = ("at", "reason", "num_called_off", "num_under_way", "version")
 BEST_KNOWN = ("accuracy", "perplexity", "loss")  # metrics, where a run names none
-NOT_FAILED = (CALLED_OFF, AT_THE_END)  # reasons of tasks that did not fail but were not wanted
+# What a failure was, as its reason says: not every task was wanted to its end.
+Ending: TypeAlias = Literal["failed", "called off", "cut off"]
 
 
 class Tally:
@@ -96,9 +97,10 @@ class Tally:
                 self._evaluated.append((line["at"], metrics_of(line)))
             case "distrusted":
                 self._distrusted.append(line["client"])
-            case "failed" if line["reason"].startswith(NOT_FAILED):
-                self._num_called_off += 1
-                self._num_under_way += line["reason"].startswith(AT_THE_END)
+            case "failed":
+                ending = ending_of(line["reason"])
+                self._num_called_off += ending != "failed"
+                self._num_under_way += ending == "cut off"
             case "stopped":
                 self._reason = line["reason"]
 
@@ -162,6 +164,13 @@ class Tally:
     def _best_of(self, metric: str) -> float | None:
         values = [v for _, v in curve(self._evaluated, metric) if not math.isnan(v)]
         return best(values, metric)
+
+
+def ending_of(reason: str) -> Ending:
+    """What it was by its reason; `cut off`: it was under way when the run stopped."""
+    if reason.startswith(AT_THE_END):
+        return "cut off"
+    return "called off" if reason.startswith(CALLED_OFF) else "failed"
 
 
 def metrics_of(line: Line) -> dict[str, float | None]:

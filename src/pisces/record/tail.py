@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from pisces.record.follower import FileFollower
 from pisces.record.lines import Line
-from pisces.record.sound import is_line
+from pisces.record.sound import decode
 from pisces.record.writer import EVENTS
 
 
@@ -22,36 +22,26 @@ class Tail:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / EVENTS
-        self._position = 0
-        self._last = b""  # the text that ends there, by which the log is known again
+        self._follower = FileFollower(self._path)
         self.num_restarts = 0
 
     def new_lines(self) -> Iterator[Line]:
         """Every whole line not seen yet; none while there is no file."""
         try:
-            with self._path.open("rb") as file:
+            with self._follower.open() as file:
                 self._find(file)
                 for text in file:
                     if not text.endswith(b"\n"):
                         return  # still being written
-                    self._position, self._last = self._position + len(text), text
-                    if (line := _parsed(text)) is not None:
+                    self._follower.step([text[:-1]])
+                    if (line := decode(text)) is not None:
                         yield line
         except OSError:  # not there yet, or not any more
             return
 
     def _find(self, file: BinaryIO) -> None:
         """Go to where the last look ended, or to the beginning if that is not there any more."""
-        file.seek(self._position - len(self._last))
-        if file.read(len(self._last)) != self._last:
-            self._position, self._last = 0, b""
+        if not self._follower.is_same(file):
+            self._follower = FileFollower(self._path)
             self.num_restarts += 1
-            file.seek(0)
-
-
-def _parsed(text: bytes) -> Line | None:
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return line if is_line(line) else None
+        file.seek(self._follower.position)

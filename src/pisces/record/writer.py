@@ -267,11 +267,11 @@ def read_file(path: Path) -> bytes:
 
 def open_file(path: Path) -> BinaryIO:
     """A file to be read, if it is one: from a pipe nothing might ever come."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
         raise OSError(errno.EINVAL, "it is not an ordinary file")
-    return file
+    return os.fdopen(number, "rb")
 
 
 def _replace(path: Path, content: bytes) -> None:

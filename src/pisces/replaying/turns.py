@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 from pisces.errors import RunError
 from pisces.record.lines import Line
+from pisces.record.summary import ending_of
 from pisces.stop import REASONS
-from pisces.types import AT_THE_END, CALLED_OFF, DOUBTED, FULL, NOT_FINITE
+from pisces.types import AT_THE_END, DOUBTED, FULL, NOT_FINITE
 
 Log: TypeAlias = Callable[[], Iterable[Line]]  # it is read several times, and never held
 
-_UNHEARD = (CALLED_OFF, AT_THE_END)
 _EVENTS = ("joined", "arrived", "failed", "left", "ignored")
 _TOLD = ("dropped", "outlier", "distrusted")  # of what arrived
 
@@ -63,7 +63,7 @@ class Ends:
             match line:
                 case {"kind": "stopped"}:
                     reason = line["reason"]
-                case {"kind": "failed", "task": task} if line["reason"].startswith(_UNHEARD):
+                case {"kind": "failed", "task": task} if ending_of(line["reason"]) != "failed":
                     unheard.add(task)
                 case {"kind": "aggregated", "reason": why} if why == FULL:
                     full.append(len(line["tasks"]))
@@ -109,7 +109,7 @@ def _begins_anew(line: Line, turn: Turn) -> bool:
 
 
 def _is_called_off(line: Line) -> bool:
-    return line["kind"] == "failed" and "task" in line and line["reason"].startswith(CALLED_OFF)
+    return line["kind"] == "failed" and "task" in line and ending_of(line["reason"]) == "called off"
 
 
 def _put(line: Line, turn: Turn) -> None:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from pisces.report import estimate as est
 from pisces.report.estimate import Ends, Estimate
-from pisces.report.measures import MEASURES
+from pisces.study.measures import MEASURES
 from pisces.study.plan import Claim, Comparison, Study
 from pisces.study.records import Record
 

@@ -13,7 +13,6 @@ from matplotlib.ticker import MaxNLocator
 
 from pisces.report.band import BAND, MIDDLE
 from pisces.report.estimate import in_words
-from pisces.report.measures import MEASURES
 from pisces.report.printed.paper import save
 from pisces.report.printed.sheets import (
     MOST_SHADED,
@@ -33,6 +32,7 @@ from pisces.study.material import (
     step_curve,
     with_legend,
 )
+from pisces.study.measures import MEASURES
 from pisces.study.plan import Case, Picture, Study
 from pisces.study.records import Record
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pisces.quantities import duration
 from pisces.report.estimate import MIN_BOOTSTRAP, estimate, in_words, times
-from pisces.report.measures import MEASURES
 from pisces.study.claims import MIN_SEEDS, Judged, by_seed, judge, overall, paired, why
+from pisces.study.measures import MEASURES
 from pisces.study.plan import FOLDER, Case, Study
 from pisces.study.records import Record
 from pisces.study.runs import TRIAL

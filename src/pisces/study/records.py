@@ -23,8 +23,8 @@ from pisces.record.summary import time_to_target
 from pisces.record.writer import replace_file
 from pisces.report.arrays import Floats
 from pisces.report.estimate import UNKNOWN, Ends
-from pisces.report.facts import Facts
-from pisces.report.measures import MEASURES, measure_all
+from pisces.study.facts import Facts
+from pisces.study.measures import MEASURES, measure_all
 from pisces.study.plan import Picture
 from pisces.study.runs import Planned
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from pisces.explain import known
-from pisces.report.measures import MEASURES
+from pisces.study.measures import MEASURES
 
 T = TypeVar("T")
 

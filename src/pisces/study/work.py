@@ -12,8 +12,8 @@ from statistics import median
 from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.record.writer import SUMMARY
-from pisces.report.facts import Facts
 from pisces.study import plan, records
+from pisces.study.facts import Facts
 from pisces.study.page import PAGE, Missing
 from pisces.study.records import Key, Record, record_of
 from pisces.study.runs import Corrupted, Planned, Wish, planned

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from ledgers import CONFIG, HAND, append, ledger_of, line, write
 from runs import World, any_world, log_bytes, simulate, train_digits
 
+from pisces.record.follower import CHUNK_BYTES
 from pisces.record.lines import Line, encode
 from pisces.record.reader import Run
 from pisces.record.sound import is_line
 from pisces.report.ledger import Ledger, client_rows, overview
 from pisces.report.ledger.checks import USUAL, is_sound
-from pisces.report.ledger.follow import CHUNK_BYTES
 from pisces.report.ledger.summary import counted
 
 
@@ -182,6 +182,8 @@ def test_a_pipe_in_place_of_a_log_is_not_waited_for(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     ledger.read()
     assert ledger.notes.num_lines == 0
+    assert ledger.problem is not None
+    assert "not an ordinary file" in ledger.problem
 
 
 def test_a_line_longer_than_a_chunk(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledgers import write
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
@@ -187,6 +188,22 @@ def test_of_many_clients_the_busiest_are_drawn(make_run: MakeRun) -> None:
     labels = [int(label.get_text()) for label in figure.axes[0].get_yticklabels()]
     assert labels == list(range(0, 40, 3))
     assert figure.axes[0].get_title() == "the busiest 40 of 50 clients"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([{"kind": "sampled", "at": 0.0, "share": 0.5}, *LINES], "is sampled"),
+        ([*LINES[:3], {"kind": "started", "at": 1.0}, *LINES[3:]], "line 4: not an event"),
+    ],
+)
+def test_a_log_that_cannot_be_counted_is_not_drawn(
+    tmp_path: Path, lines: list[dict[str, Any]], words: str
+) -> None:
+    material = Material([Run(write(tmp_path, lines))], goal())
+    for name in ALONE:
+        with pytest.raises(RunError, match=words):
+            drawn(name, material)
 
 
 # --- which, and where -----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pisces.record.lines import Line
-from pisces.record.summary import NOT_FAILED, metrics_of
+from pisces.record.summary import ending_of, metrics_of
 from pisces.record.trackers.base import Point
 
 # So many aggregations have a point each; then every 2nd has one, from twice as many on every 4th.
@@ -61,7 +61,7 @@ class Meter:
     def _lose(self, line: Line) -> None:
         if "task" in line:  # else nothing was running
             self._num_running -= 1
-            self._num_failed += not line["reason"].startswith(NOT_FAILED)
+            self._num_failed += ending_of(line["reason"]) == "failed"
 
     def _aggregated(self, line: Line) -> Point | None:
         tasks = line["tasks"]

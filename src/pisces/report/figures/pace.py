@@ -21,7 +21,6 @@ from pisces.report.figures.figure import (
 )
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.overview import bound_of
-from pisces.report.ledger.tables import Sparse
 from pisces.report.styles import BLUE, GREY, ORANGE
 
 MOST_STEPS = 150  # versions drawn one by one; more are drawn a few together
@@ -40,8 +39,7 @@ def intervals(ledger: Ledger) -> Figure:
         if not len(table):
             return nothing(title, NOTHING)
         at, versions = table["at"].copy(), table["version"].copy()
-        limits = _beside(ledger.notes.pace.get("limit_s"), len(at))
-    apart = np.diff(at, prepend=0.0)
+        apart, limits = ledger.notes.intervals(), ledger.notes.paced("limit_s")
     kept = thinned(apart, MOST_DOTS)
     traces = [_dots(at[kept], apart[kept], versions[kept])]
     if not np.isnan(limits).all():
@@ -50,14 +48,6 @@ def intervals(ledger: Ledger) -> Figure:
     layout = layout_of(name, "time (s)", "time since the version before (s)")
     layout["xaxis"]["rangemode"] = layout["yaxis"]["rangemode"] = "tozero"
     return Figure(title, _interval_words(apart, limits), traces, layout)
-
-
-def _beside(told: Sparse | None, num: int) -> Floats:
-    """What the pacer told of each aggregation; NaN where it told nothing."""
-    values = np.full(num, np.nan)
-    if told is not None:
-        values[told["row"]] = told["value"]
-    return values
 
 
 def _dots(at: Floats, apart: Floats, versions: Ints) -> Trace:

@@ -14,7 +14,7 @@ from pisces.report.figures.busy import busy_map
 from pisces.report.figures.figure import Figure, Trace, label, layout_of, nothing, numbers
 from pisces.report.figures.span import COLOURS, Span, in_words, span_of
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.tables import AGGREGATED, OUTCOMES
+from pisces.report.ledger.tables import AGGREGATED, OUTCOMES, Outcome
 
 Colouring: TypeAlias = Literal["staleness", "outcome"]
 NAME, TITLE = "timeline", "who worked when"
@@ -108,7 +108,7 @@ def _trace(ledger: Ledger, span: Span, here: Ints, outcome: str, marker: dict[st
     }
 
 
-def _plain(outcome: str) -> dict[str, Any]:
+def _plain(outcome: Outcome) -> dict[str, Any]:
     return {
         "color": COLOURS[outcome],
         "pattern": {"shape": SHAPES.get(outcome, ""), "fillmode": "overlay", "size": 5},

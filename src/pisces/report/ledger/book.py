@@ -15,12 +15,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pisces.errors import RunError
+from pisces.record.follower import FileFollower, mark_of
 from pisces.record.lines import Line
-from pisces.record.reader import Run, sampled_log
+from pisces.record.reader import Run, damaged, sampled_log
 from pisces.record.writer import CONFIG, EVENTS
 from pisces.report.arrays import Floats
 from pisces.report.ledger.checks import is_sound
-from pisces.report.ledger.follow import Follower, mark_of
 from pisces.report.ledger.names import Names
 from pisces.report.ledger.notes import Notes
 
@@ -66,7 +66,7 @@ class Ledger:
         self.is_whole, self.share_read = False, 0.0
         self.problem: str | None = None
         self.seen: deque[Seen] = deque(maxlen=SEEN_KEPT)
-        self.follower = Follower(self.path / EVENTS)
+        self.follower = FileFollower(self.path / EVENTS)
         self._inode = 0
         self._damaged = b""
 
@@ -168,11 +168,7 @@ class Ledger:
         if is_last and not line.endswith(b"}"):
             return  # it is being written, or the run was killed while it was
         self._damaged = line[:512] + b"\n" if len(line) < 512 else line[:512]
-        self._stumble(
-            f"{self.path / EVENTS}, line {self.notes.num_lines + 1}: not an event but "
-            f"{line[:40]!r}; the file was damaged after it was written: restore it or remove that "
-            "line"
-        )
+        self._stumble(damaged(self.path / EVENTS, self.notes.num_lines + 1, line))
 
     def _recover(self) -> None:
         """The log can be opened; only a damaged line stays a problem until it is mended."""

@@ -6,8 +6,8 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+from pisces.record.follower import Mark, mark_of
 from pisces.record.writer import CLIENTS, read_file
-from pisces.report.ledger.follow import Mark, mark_of
 
 
 class Names:

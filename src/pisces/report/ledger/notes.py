@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 
+import numpy as np
+
 from pisces.record.lines import Line
-from pisces.record.summary import metrics_of
+from pisces.record.summary import ending_of, metrics_of
+from pisces.report.arrays import Floats
 from pisces.report.ledger import tables as t
 from pisces.report.ledger.picks import Picks
-from pisces.types import AT_THE_END, CALLED_OFF
 
 MOST_REASONS = 10_000  # that are kept word by word
 OTHER = "(one of very many reasons)"
@@ -61,6 +63,17 @@ class Notes:
         whole = (self.clients, self.tasks, self.arrivals, self.aggregations, self.shares)
         more = (self.evaluations, self.comings, *self.metrics.values(), *self.pace.values())
         return sum(table.num_bytes for table in (*whole, *more)) + self.picks.num_bytes
+
+    def intervals(self) -> Floats:
+        """Seconds of each aggregation since the one before, of the first since the beginning."""
+        return np.diff(self.aggregations["at"], prepend=0.0)
+
+    def paced(self, name: str) -> Floats:
+        """What the pacer told of each aggregation by this name; NaN where it told nothing."""
+        values = np.full(len(self.aggregations), np.nan)
+        if (told := self.pace.get(name)) is not None:
+            values[told["row"]] = told["value"]
+        return values
 
     def take(self, lines: Iterable[Line]) -> None:
         """Take in sound lines; kinds nobody knows only move the clock."""
@@ -175,7 +188,7 @@ class Notes:
 
     def _failed(self, line: Line, at: float) -> None:
         reason = line["reason"]
-        outcome = _outcome(reason)
+        outcome = t.OUTCOMES.index(ending_of(reason))
         self.num_called_off += outcome != t.FAILED
         self.num_under_way += outcome == t.CUT_OFF
         row = self._task_of(line)
@@ -294,10 +307,3 @@ def note(tables: dict[str, t.Sparse], name: str, row: int, value: float) -> None
     place = table.add()
     table.row[place] = row
     table.value[place] = value
-
-
-def _outcome(reason: str) -> int:
-    """Of a task that came to nothing, by the words that were given for it."""
-    if reason.startswith(AT_THE_END):
-        return t.CUT_OFF
-    return t.CALLED_OFF if reason.startswith(CALLED_OFF) else t.FAILED

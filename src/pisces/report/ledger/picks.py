@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ class Picks:
                 known.append(terms[-1])
         return known
 
-    def term_of(self, rows: NDArray[np.int32], name: str) -> NDArray[np.float64]:
+    def term_of(self, rows: NDArray[np.signedinteger[Any]], name: str) -> NDArray[np.float64]:
         """A term in these rows of `scores` (-1: none), NaN where it is not known."""
         found = np.full(len(rows), np.nan)
         known = np.flatnonzero(rows >= 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,10 @@ from pisces.errors import RunError
 from pisces.report.ledger.book import Ledger
 from pisces.report.ledger.picks import SCORE
 from pisces.report.ledger.rows import ClientRow, count_or_none, number_or_none, row_of
-from pisces.report.ledger.tables import AGGREGATED, DROPPED, OUTCOMES, WAITING, Tasks
+from pisces.report.ledger.tables import AGGREGATED, DROPPED, OUTCOMES, WAITING, Outcome, Tasks
 
 Fate: TypeAlias = Literal["picked", "passed over", "running", "waiting", "gone", "distrusted"]
 FATES: tuple[Fate, ...] = get_args(Fate)
-Outcome: TypeAlias = Literal[
-    "running", "waiting", "aggregated", "dropped", "failed", "called off", "left", "cut off"
-]
 
 ALWAYS: dict[str, str] = {
     "running": "It was training then.",
@@ -166,7 +163,7 @@ def _task(ledger: Ledger, row: int) -> TaskRow:
         version=count_or_none(cell["version"]),
         started_at=cell["started_at"],
         ended_at=number_or_none(cell["ended_at"]),
-        outcome=cast(Outcome, OUTCOMES[cell["outcome"]]),
+        outcome=OUTCOMES[cell["outcome"]],
         reason=notes.reasons[cell["reason"]] if cell["reason"] >= 0 else None,
         staleness=count_or_none(cell["staleness"]),
         loss=number_or_none(cell["loss"]),

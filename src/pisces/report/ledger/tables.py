@@ -7,6 +7,7 @@ A row of another table is -1 where there is none, and so is a count that nobody 
 from __future__ import annotations
 
 import math
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from pisces.report.ledger.table import Cells, Table
 
 NONE = np.int32(-1)  # a row, or a small number, that there is not
 
-OUTCOMES = (
-    *("running", "waiting", "aggregated", "dropped", "failed", "called off", "left"),
-    "cut off",  # by the end of the run
-)
+Outcome: TypeAlias = Literal[  # of a task; the last: by the end of the run
+    "running", "waiting", "aggregated", "dropped", "failed", "called off", "left", "cut off"
+]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 RUNNING, WAITING, AGGREGATED, DROPPED, FAILED, CALLED_OFF, LEFT, CUT_OFF = range(len(OUTCOMES))
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
+from pisces.report.arrays import Ints
 from pisces.report.compare import drawn_of, grouped
 from pisces.report.goal import Goal
+from pisces.report.ledger import Ledger
+from pisces.report.ledger.notes import Notes
+from pisces.report.ledger.rows import count_or_none
+from pisces.report.ledger.tables import OUTCOMES
 from pisces.report.printed import plots, portraits
 from pisces.report.printed.paper import SCREEN, Paper
-from pisces.report.tasks import Log
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
@@ -38,10 +43,14 @@ class Material:
         return drawn_of(self.all_runs, self.asked)[1]
 
     @cached_property
-    def log(self) -> Log:
-        """The only run, task by task."""
+    def notes(self) -> Notes:
+        """All that the log of the only run tells."""
         (run,) = self.all_runs
-        return Log.of(run)
+        ledger = Ledger(run.path)
+        ledger.read()
+        if ledger.problem is not None:
+            raise RunError(ledger.problem)
+        return ledger.notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,31 +145,58 @@ def _involvement_columns(material: Material) -> Columns:
 
 
 def _task_columns(material: Material) -> Columns:
-    tasks = [asdict(task) for task in material.log.tasks.values()]
-    names = ("task", "client", "version", "started_at", "ended_at", "outcome", "staleness")
-    return {name: [task[name] for task in tasks] for name in names}
+    notes, tasks = material.notes, material.notes.tasks
+    return {
+        "task": tasks["task"].tolist(),
+        "client": notes.clients["client"][tasks["client"]].tolist(),
+        "version": _counts(tasks["version"]),
+        "started_at": tasks["started_at"].tolist(),
+        "ended_at": tasks["ended_at"].tolist(),
+        "outcome": [OUTCOMES[code] for code in tasks["outcome"].tolist()],
+        "staleness": _counts(tasks["staleness"]),
+    }
 
 
 def _interval_columns(material: Material) -> Columns:
-    rows = [(a.version, a.at, a.interval_s, a.limit_s, a.num_updates) for a in _versions(material)]
-    return _columns(("version", "at", "interval_s", "limit_s", "num_updates"), rows)
+    notes, versions = material.notes, material.notes.aggregations
+    return {
+        "version": versions["version"].tolist(),
+        "at": versions["at"].tolist(),
+        "interval_s": notes.intervals().tolist(),
+        "limit_s": notes.paced("limit_s").tolist(),
+        "num_updates": versions["num"].tolist(),
+    }
 
 
 def _loss_columns(material: Material) -> Columns:
-    tasks = [t for t in material.log.tasks.values() if t.loss is not None]
-    rows = [(t.ended_at, t.client, t.task, t.version, t.loss, t.is_outlier) for t in tasks]
-    return _columns(("at", "client", "task", "version", "loss", "is_outlier"), rows)
+    notes, tasks = material.notes, material.notes.tasks
+    told = np.flatnonzero(~np.isnan(tasks["loss"]))
+    return {
+        "at": tasks["ended_at"][told].tolist(),
+        "client": notes.clients["client"][tasks["client"][told]].tolist(),
+        "task": tasks["task"][told].tolist(),
+        "version": _counts(tasks["version"][told]),
+        "loss": tasks["loss"][told].tolist(),
+        "is_outlier": tasks["is_outlier"][told].tolist(),
+    }
 
 
 def _score_columns(material: Material) -> Columns:
-    scores = material.log.scores
-    terms = list(dict.fromkeys(term for score in scores for term in score.terms))
-    rows = [(s.at, s.client, s.was_picked, *(s.terms.get(term) for term in terms)) for s in scores]
-    return _columns(("at", "client", "was_picked", *terms), rows)
+    notes, picks = material.notes, material.notes.picks
+    told = np.flatnonzero(picks.scores["first"] >= 0)
+    scores = {name: picks.scores[name][told] for name in ("decision", "client", "is_picked")}
+    columns = (
+        picks.decisions["at"][scores["decision"]],
+        notes.clients["client"][scores["client"]],
+        scores["is_picked"],
+        *(picks.term_of(told, term) for term in picks.names),
+    )
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    return _columns(("at", "client", "was_picked", *picks.names), rows)
 
 
-def _versions(material: Material) -> Sequence[Any]:
-    return material.log.aggregations
+def _counts(column: Ints) -> list[int | None]:
+    return [count_or_none(count) for count in column.tolist()]
 
 
 def _who(run: Run) -> tuple[str, int | None]:
@@ -201,27 +237,27 @@ PICTURES: Mapping[str, Picture] = {
     ),
     "timeline": Picture(
         "Who worked when",
-        lambda m, paper: portraits.timeline(m.log, paper=paper),
+        lambda m, paper: portraits.timeline(m.notes, paper=paper),
         _task_columns,
         of_one=True,
     ),
     "intervals": Picture(
         "How far apart aggregations were",
-        lambda m, paper: portraits.intervals(m.log.aggregations, paper=paper),
+        lambda m, paper: portraits.intervals(m.notes, paper=paper),
         _interval_columns,
         "nothing was aggregated",
         of_one=True,
     ),
     "losses": Picture(
         "What clients lost on their own data",
-        lambda m, paper: portraits.losses(m.log.tasks.values(), paper=paper),
+        lambda m, paper: portraits.losses(m.notes, paper=paper),
         _loss_columns,
         "no client told a loss",
         of_one=True,
     ),
     "scores": Picture(
         "What clients were worth to the selector",
-        lambda m, paper: portraits.scores(m.log.scores, paper=paper),
+        lambda m, paper: portraits.scores(m.notes, paper=paper),
         _score_columns,
         "no scores were written down",
         of_one=True,

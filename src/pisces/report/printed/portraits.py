@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,10 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from pisces.report.arrays import Floats, Ints
+from pisces.report.ledger.notes import Notes
+from pisces.report.ledger.picks import SCORE
+from pisces.report.ledger.tables import AGGREGATED, OUTCOMES, Outcome
 from pisces.report.printed.paper import SCREEN, Paper
 from pisces.report.printed.sheets import tidy
 from pisces.report.styles import COLOURS, ORANGE, PINK
-from pisces.report.tasks import Aggregation, Log, Outcome, Score, TaskFacts
 
 MOST_ROWS = 40  # clients in a timeline; more are lines nobody can tell apart
 ROW = 0.08  # inches
@@ -24,63 +27,82 @@ SKEWED = 10  # times the median: a scale that shows the largest would hide the o
 MANY = 4000  # dots; more are drawn fainter, or nothing but a block of colour is seen
 MAP = "viridis_r"  # fresh is bright; told apart also by the colour-blind, and in grey
 # Colour and hatch, for who sees no colours. Fewer kinds than pages have, and greyer: `SAME_AS`.
-FATES: dict[Outcome, tuple[str, str]] = {
+FATES: Mapping[Outcome, tuple[str, str]] = {
     "dropped": (PINK, "\\\\\\\\"),
     "failed": (ORANGE, "////"),
     "called off": ("0.5", "...."),
     "cut off": ("0.88", ""),
 }
-FATE_WORDS = {
+FATE_WORDS: Mapping[Outcome, str] = {
     "dropped": "dropped",
     "failed": "failed or left",
     "called off": "called off",
     "cut off": "under way at the end",
 }
-SAME_AS: dict[Outcome, Outcome] = {"left": "failed", "waiting": "cut off", "running": "cut off"}
+SAME_AS: Mapping[Outcome, Outcome] = {
+    "left": "failed",
+    "waiting": "cut off",
+    "running": "cut off",
+}
 
 
-def timeline(log: Log, *, paper: Paper = SCREEN) -> Figure | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """Clients in a timeline, and their tasks client by client: rows of the notes.
+
+    `places` are rows of the picture.
+    """
+
+    clients: Ints
+    tasks: Ints
+    places: Ints
+
+
+def timeline(notes: Notes, *, paper: Paper = SCREEN) -> Figure | None:
     """A row per client, a bar per task: coloured by staleness where it was aggregated.
 
     Of many clients those that were picked most are drawn. None where no task was started.
     """
-    rows = timeline_rows(log)
-    if not rows:
+    shown = _shown(notes)
+    num = len(shown.clients)
+    if not num:
         return None
     with paper.drawing():
         width, _ = paper.alone
-        figure = Figure(figsize=(width, 1.1 + ROW * len(rows)), layout="constrained")
+        figure = Figure(figsize=(width, 1.1 + ROW * num), layout="constrained")
         axes = tidy(figure.subplots())
         axes.grid(visible=False)
-        _draw_bars(figure, axes, rows, log.end_s)
-        _mark_distrust(axes, rows, log)
-        words = "; ".join(_timeline_words(rows, log))
+        _draw_bars(figure, axes, notes, shown)
+        _mark_distrust(axes, notes, shown)
+        words = "; ".join(_timeline_words(notes, shown))
         axes.set_title(paper.folded(words), fontsize="small")
-        step = max(1, len(rows) // 12)
-        axes.set_yticks(range(0, len(rows), step), [str(client) for client in rows][::step])
-        axes.set(xlabel="time (s)", ylabel="client", xlim=(0, log.end_s or 1.0))
-        axes.set_ylim(len(rows) - 0.4, -0.6)
+        step = max(1, num // 12)
+        names = [str(client) for client in notes.clients["client"][shown.clients].tolist()]
+        axes.set_yticks(range(0, num, step), names[::step])
+        axes.set(xlabel="time (s)", ylabel="client", xlim=(0, notes.at or 1.0))
+        axes.set_ylim(num - 0.4, -0.6)
     return figure
 
 
-def timeline_rows(log: Log) -> dict[int, list[TaskFacts]]:
-    """Tasks by client; of many clients those that were picked most."""
-    by_client: defaultdict[int, list[TaskFacts]] = defaultdict(list)
-    for task in log.tasks.values():
-        by_client[task.client].append(task)
-    most = sorted(by_client, key=lambda client: (-len(by_client[client]), client))[:MOST_ROWS]
-    return {client: by_client[client] for client in sorted(most)}
+def _shown(notes: Notes) -> Shown:
+    """Of many clients those that were picked most."""
+    ids, picks = notes.clients["client"], notes.clients["picks"]
+    busiest = np.lexsort((ids, -picks))[: min(MOST_ROWS, np.count_nonzero(picks))]
+    clients = busiest[np.argsort(ids[busiest])]
+    place_of = np.full(len(ids), -1)
+    place_of[clients] = np.arange(len(clients))
+    places = place_of[notes.tasks["client"]]
+    tasks = np.argsort(places, kind="stable")[np.count_nonzero(places < 0) :]
+    return Shown(clients, tasks, places[tasks])
 
 
-def _draw_bars(figure: Figure, axes: Axes, rows: dict[int, list[TaskFacts]], end_s: float) -> None:
-    place = {client: number for number, client in enumerate(rows)}
-    tasks = [task for own in rows.values() for task in own]
-    boxes = [_box(task, place[task.client], end_s) for task in tasks]
-    stale = [i for i, task in enumerate(tasks) if task.outcome == "aggregated"]
-    if stale:
-        values = np.array([tasks[i].staleness or 0 for i in stale])
+def _draw_bars(figure: Figure, axes: Axes, notes: Notes, shown: Shown) -> None:
+    boxes, outcomes = _boxes(notes, shown), notes.tasks["outcome"][shown.tasks]
+    is_used = outcomes == AGGREGATED
+    if is_used.any():
+        values = notes.tasks["staleness"][shown.tasks[is_used]]
         bars = PolyCollection(
-            [boxes[i] for i in stale],
+            boxes[is_used],
             array=values,
             cmap=MAP,
             norm=Normalize(0, max(1, int(values.max()))),
@@ -91,13 +113,17 @@ def _draw_bars(figure: Figure, axes: Axes, rows: dict[int, list[TaskFacts]], end
         bar = figure.colorbar(bars, ax=axes, label="staleness (versions)", pad=0.01, aspect=30)
         bar.ax.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         bar.outline.set_visible(False)
-    seen = dict.fromkeys(_fate(task) for task in tasks if task.outcome != "aggregated")
+    fates = np.array([SAME_AS.get(outcome, outcome) for outcome in OUTCOMES])[outcomes]
+    seen = dict.fromkeys(fates[~is_used].tolist())
     for fate in seen:
-        chosen = [b for b, t in zip(boxes, tasks, strict=True) if _fate(t) == fate]
         colour, hatch = FATES[fate]
         axes.add_collection(
             PolyCollection(
-                chosen, facecolors=colour, hatch=hatch, edgecolors="white", linewidths=0.3
+                boxes[fates == fate],
+                facecolors=colour,
+                hatch=hatch,
+                edgecolors="white",
+                linewidths=0.3,
             )
         )
     keys = [
@@ -111,48 +137,46 @@ def _draw_bars(figure: Figure, axes: Axes, rows: dict[int, list[TaskFacts]], end
         )
 
 
-def _fate(task: TaskFacts) -> Outcome:
-    return SAME_AS.get(task.outcome, task.outcome)
+def _boxes(notes: Notes, shown: Shown) -> Floats:
+    """The four corners of each task's bar; one that has not ended goes on to the end."""
+    starts, ends = (notes.tasks[name][shown.tasks] for name in ("started_at", "ended_at"))
+    ends = np.where(np.isnan(ends), notes.at, ends)
+    low, high = shown.places - 0.4, shown.places + 0.4
+    return np.stack((starts, low, ends, low, ends, high, starts, high), axis=1).reshape(-1, 4, 2)
 
 
-def _box(task: TaskFacts, row: int, end_s: float) -> list[tuple[float, float]]:
-    start, end = task.started_at, end_s if task.ended_at is None else task.ended_at
-    low, high = row - 0.4, row + 0.4
-    return [(start, low), (end, low), (end, high), (start, high)]
+def _mark_distrust(axes: Axes, notes: Notes, shown: Shown) -> None:
+    lines, at = (notes.clients[f"distrusted_{what}"][shown.clients] for what in ("line", "at"))
+    places = np.argsort(lines)[np.count_nonzero(lines < 0) :]
+    if len(places):
+        axes.plot(at[places], places, "x", color="black", markersize=4, clip_on=False, zorder=4)
 
 
-def _mark_distrust(axes: Axes, rows: dict[int, list[TaskFacts]], log: Log) -> None:
-    place = {client: number for number, client in enumerate(rows)}
-    marks = [(at, place[client]) for client, at in log.distrusted.items() if client in place]
-    if marks:
-        at, where = zip(*marks, strict=True)
-        axes.plot(at, where, "x", color="black", markersize=4, clip_on=False, zorder=4)
-
-
-def _timeline_words(rows: dict[int, list[TaskFacts]], log: Log) -> Iterator[str]:
-    num = len({task.client for task in log.tasks.values()})
-    if num > len(rows):
-        yield f"the busiest {len(rows)} of {num:,} clients"
-    if not rows.keys().isdisjoint(log.distrusted):
+def _timeline_words(notes: Notes, shown: Shown) -> Iterator[str]:
+    num_worked, num = np.count_nonzero(notes.clients["picks"]), len(shown.clients)
+    if num_worked > num:
+        yield f"the busiest {num} of {num_worked:,} clients"
+    if np.any(notes.clients["distrusted_line"][shown.clients] >= 0):
         yield "cross: distrusted from then on"
 
 
 # --- the pace -------------------------------------------------------------------------------------
 
 
-def intervals(aggregations: Sequence[Aggregation], *, paper: Paper = SCREEN) -> Figure | None:
+def intervals(notes: Notes, *, paper: Paper = SCREEN) -> Figure | None:
     """Seconds since the aggregation before, and the pacer's limit where it has one."""
-    if not aggregations:
+    at, limits = notes.aggregations["at"], notes.paced("limit_s")
+    if not len(at):
         return None
     with paper.drawing():
         figure = Figure(figsize=paper.alone, layout="constrained")
         axes = tidy(figure.subplots())
-        dots = [(a.at, a.interval_s) for a in aggregations]
-        draw_points(axes, dots, "o", COLOURS[0], "since the aggregation before")
-        limits = [(a.at, a.limit_s) for a in aggregations if a.limit_s is not None]
-        if limits:
+        draw_points(axes, at, notes.intervals(), "o", COLOURS[0], "since the aggregation before")
+        is_told = ~np.isnan(limits)
+        if is_told.any():
             axes.step(
-                *zip(*limits, strict=True),
+                at[is_told],
+                limits[is_told],
                 where="pre",
                 color=COLOURS[1],
                 label="the pacer's limit",
@@ -167,68 +191,63 @@ def intervals(aggregations: Sequence[Aggregation], *, paper: Paper = SCREEN) -> 
 # --- losses, scores -------------------------------------------------------------------------------
 
 
-def losses(tasks: Iterable[TaskFacts], *, paper: Paper = SCREEN) -> Figure | None:
+def losses(notes: Notes, *, paper: Paper = SCREEN) -> Figure | None:
     """What clients lost on their own data, when they told it; outliers are crosses."""
-    told = [t for t in tasks if t.loss is not None and t.ended_at is not None]
-    if not told:
+    told = ~np.isnan(notes.tasks["loss"])
+    if not told.any():
         return None
+    at, values, is_odd = (notes.tasks[name][told] for name in ("ended_at", "loss", "is_outlier"))
     with paper.drawing():
         figure = Figure(figsize=paper.alone, layout="constrained")
         axes = tidy(figure.subplots())
-        usual = [(t.ended_at, t.loss) for t in told if not t.is_outlier]
-        odd = [(t.ended_at, t.loss) for t in told if t.is_outlier]
-        draw_points(axes, usual, "o", COLOURS[0], "believed")
-        if odd:
-            draw_points(axes, odd, "x", COLOURS[1], "outlier: costs a credit")
+        draw_points(axes, at[~is_odd], values[~is_odd], "o", COLOURS[0], "believed")
+        if is_odd.any():
+            draw_points(
+                axes, at[is_odd], values[is_odd], "x", COLOURS[1], "outlier: costs a credit"
+            )
             _add_key(figure, axes)
         axes.set(xlabel="time (s)", ylabel="training loss")
         axes.set_xlim(left=0)
     return figure
 
 
-def scores(rows: Iterable[Score], *, paper: Paper = SCREEN) -> Figure | None:
+def scores(notes: Notes, *, paper: Paper = SCREEN) -> Figure | None:
     """What clients were worth to the selector when their scores were written down."""
-    known = [s for s in rows if s.terms.get("score") is not None]
-    if not known:
+    picks = notes.picks
+    values = picks.term_of(np.arange(len(picks.scores)), SCORE)
+    known = ~np.isnan(values)
+    if not known.any():
         return None
+    at = picks.decisions["at"][picks.scores["decision"][known]]
+    values, is_picked = values[known], picks.scores["is_picked"][known]
     with paper.drawing():
         figure = Figure(figsize=paper.alone, layout="constrained")
         axes = tidy(figure.subplots())
-        for was_picked, marker, colour, label in (
-            (False, "o", "0.6", "passed over"),
-            (True, "D", COLOURS[0], "picked"),
-        ):
-            dots = [(s.at, s.terms["score"]) for s in known if s.was_picked is was_picked]
-            draw_points(axes, dots, marker, colour, label)
+        draw_points(axes, at[~is_picked], values[~is_picked], "o", "0.6", "passed over")
+        draw_points(axes, at[is_picked], values[is_picked], "D", COLOURS[0], "picked")
         _add_key(figure, axes)
         axes.set(xlabel="time (s)", ylabel="score")
-        values = [s.terms["score"] or 0.0 for s in known]
-        if max(values) > SKEWED * abs(float(np.median(values))):
+        if values.max() > SKEWED * abs(float(np.median(values))):
             axes.set_yscale("symlog", linthresh=1.0)  # zero has a place, too
-            axes.set_ylim(bottom=0.0 if min(values) >= 0 else None)
+            axes.set_ylim(bottom=0.0 if values.min() >= 0 else None)
         axes.set_xlim(left=0)
     return figure
 
 
-def draw_points(
-    axes: Axes,
-    points: Sequence[tuple[float | None, float | None]],
-    marker: str,
-    colour: str,
-    label: str,
-) -> None:
+def draw_points(axes: Axes, x: Floats, y: Floats, marker: str, colour: str, label: str) -> None:
     """A mark for each, none if there are none; crosses stand out."""
-    if not points:
+    if not len(x):
         return
     is_cross = marker == "x"
     axes.plot(
-        *zip(*points, strict=True),
+        x,
+        y,
         marker,
         color=colour,
         label=label,
-        markersize=4 if is_cross else 2.5 if len(points) < MANY else 1.5,
+        markersize=4 if is_cross else 2.5 if len(x) < MANY else 1.5,
         markeredgewidth=1.0 if is_cross else 0.0,
-        alpha=1.0 if is_cross else max(0.02, min(0.6, 0.6 * MANY / len(points))),
+        alpha=1.0 if is_cross else max(0.02, min(0.6, 0.6 * MANY / len(x))),
         rasterized=True,  # a vector picture of a million dots is of no use to anybody
         zorder=3 if is_cross else 2,
     )

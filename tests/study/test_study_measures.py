@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from ledgers import line, write
 
 from pisces.record.reader import Run
 from pisces.report.estimate import UNKNOWN
-from pisces.report.facts import Facts
-from pisces.report.measures import MEASURES, measure_all, rank_correlation
+from pisces.study.facts import Facts
+from pisces.study.measures import MEASURES, measure_all, rank_correlation
 
 # Two clients at a time for 100 s:
 #   task 0, client 0:  0 .. 10, aggregated at 40 as version 1, fresh
@@ -52,10 +54,19 @@ def lines() -> list[dict[str, Any]]:
     return sorted(found, key=lambda line: (line["at"], order.index(line["kind"])))
 
 
+def written(
+    folder: Path,
+    accuracies: Mapping[float, float],
+    lines: Sequence[Mapping[str, Any]] = (),
+    end: float = 100.0,
+) -> Run:
+    evaluated = [line("evaluated", at, version=0, accuracy=v) for at, v in accuracies.items()]
+    return Run(write(folder, [*lines, *evaluated, line("stopped", end, reason="time")], None))
+
+
 @pytest.fixture
-def run(make_run: Callable[..., Run]) -> Run:
-    events = lines()
-    return make_run("pisces", 1, ACCURACY, lines=events)
+def run(tmp_path: Path) -> Run:
+    return written(tmp_path, ACCURACY, lines())
 
 
 def facts(run: Run, target: float = 0.6) -> Facts:
@@ -120,8 +131,8 @@ def test_rank_correlation_by_hand() -> None:
     assert rank_correlation([], []) == UNKNOWN
 
 
-def test_of_a_run_in_which_nothing_happened_little_is_known(make_run: Callable[..., Run]) -> None:
-    found = measure_all(facts(make_run("pisces", 1, {0.0: 0.1}, end=0.0)))
+def test_of_a_run_in_which_nothing_happened_little_is_known(tmp_path: Path) -> None:
+    found = measure_all(facts(written(tmp_path, {0.0: 0.1}, end=0.0)))
     for name in ("mean_staleness", "clients_idle", "updates_wait", "late_sd", "picked_by_size"):
         assert found[name] == UNKNOWN
     assert found["versions"] == (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""A run in columns: what measures and pictures of single runs are made from."""
+"""A run in columns: what its measures, and its record in a study, are made from."""
 
 from __future__ import annotations
 

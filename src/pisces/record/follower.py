@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from pisces.record.writer import open_file
+
 CHUNK_BYTES = 1 << 18  # read at once, so that a short slice of time is one
 LONGEST_LINE = 1 << 24
-REMEMBERED_BYTES, REMEMBERED_LINES = (
-    512,
-    8,
-)  # what stands before the place we are at, to know it again
+REMEMBERED_BYTES, REMEMBERED_LINES = 512, 8  # before the place we are at, to know it again
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ def mark_of(path: Path) -> Mark | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-class Follower:
+class FileFollower:
     """How far a file was read, and how to see that it is still the same."""
 
     def __init__(self, path: Path) -> None:
@@ -60,11 +59,10 @@ class Follower:
         return self.last
 
     def open(self) -> BinaryIO:
-        """The file, if it is one: from a pipe nothing might ever come."""
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-        return os.fdopen(os.open(self._path, flags), "rb")
+        """The file, if it is one."""
+        return open_file(self._path)
 
-    def is_same(self, file: BinaryIO, inode: int) -> bool:
+    def is_same(self, file: BinaryIO, inode: int = 0) -> bool:
         """Is this the file we have read so far, with at most something added?"""
         found = os.fstat(file.fileno())
         if not self.position:

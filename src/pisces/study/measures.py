@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 
 from pisces.record.summary import time_to_target
 from pisces.report.arrays import Floats
-from pisces.report.estimate import UNKNOWN, Ends
-from pisces.report.facts import Facts
+from pisces.report.estimate import UNKNOWN, Ends, time_between
 from pisces.stop import best
+from pisces.study.facts import Facts
 
 LATE = 2 / 3  # the last third of a run is late
 LEAST_SD = 1e-9  # a spread below it is the rounding of the line's fit
@@ -54,8 +54,7 @@ def reached_at(facts: Facts) -> float | None:
 
 
 def _time_to_target(facts: Facts) -> Ends:
-    at = reached_at(facts)
-    return (facts.end_s, math.inf) if at is None else (at, at)
+    return time_between(reached_at(facts), facts.end_s)
 
 
 def _until_target(instants: Callable[[Facts], Floats]) -> Callable[[Facts], Ends]:
