@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from pisces.errors import ConfigError, MissingPackageError
 from pisces.explain import known
-from pisces.record.trackers.base import Tracker
+from pisces.record.trackers.base import Tracker, name_of
 from pisces.tables import Record
 
 Trackers: TypeAlias = Sequence[str | Tracker]
@@ -31,15 +31,13 @@ def _tensorboard(_options: Record) -> Tracker:
 def _mlflow(options: Record) -> Tracker:
     from pisces.record.trackers.mlflow import MLflow
 
-    its = options
-    return MLflow(its.mlflow_uri, experiment=its.project, model=its.track_model)
+    return MLflow(options.mlflow_uri, experiment=options.project, model=options.track_model)
 
 
 def _wandb(options: Record) -> Tracker:
     from pisces.record.trackers.wandb import WandB
 
-    its = options
-    return WandB(project=its.project, mode=its.wandb_mode, model=its.track_model)
+    return WandB(project=options.project, mode=options.wandb_mode, model=options.track_model)
 
 
 TRACKERS: Mapping[str, Callable[[Record], Tracker]] = {
@@ -77,7 +75,7 @@ def made(
     for tracker in trackers:
         if out is None and getattr(tracker, "needs_folder", False):
             raise ConfigError(
-                f"trackers: {tracker.name} writes to the run's folder, and there is none: say "
+                f"trackers: {name_of(tracker)} writes to the run's folder, and there is none: say "
                 "where with out, or hand over a tracker that says so itself (docs/trackers.md)"
             )
     return trackers

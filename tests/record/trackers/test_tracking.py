@@ -153,12 +153,23 @@ def test_a_package_that_breaks_when_it_is_loaded_is_told_in_one_line(
     assert not Path("r").exists()
 
 
+class Nameless:
+    """As somebody may write one who inherits from nothing."""
+
+    needs_folder = True
+
+    def begin(self, run: Any) -> None: ...
+    def track(self, points: Any) -> None: ...
+    def end(self, summary: Any) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("trackers", "why"),
     [
         ("csv", r"trackers: must be a list, such as \['csv'\]"),
         ([3], "trackers: must be names .* or objects with begin, track and end, .* not 3"),
         ([Tracker], "objects with begin, track and end"),
+        ([Nameless()], "trackers: Nameless writes to the run's folder, and there is none"),
         (["csv"], "trackers: csv writes to the run's folder, and there is none: say where"),
     ],
 )

@@ -44,7 +44,7 @@ class Subject:
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     is_resumed: bool = False
 
-    def wall_s(self, point: Point) -> float:
+    def seen_at(self, point: Point) -> float:
         """Seconds since 1970, had the run's clock been the wall's; in real time it was."""
         return self.began_at + point.at
 
@@ -67,6 +67,11 @@ class Tracker(Protocol):
 
     def end(self, summary: Mapping[str, Any] | None) -> None:
         """The run came to this, and its folder is complete; None: it broke off."""
+
+
+def name_of(tracker: Tracker) -> str:
+    """What warnings call it; one of somebody's own may say no name."""
+    return getattr(tracker, "name", "") or type(tracker).__name__
 
 
 @contextmanager

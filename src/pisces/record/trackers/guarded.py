@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pisces.record.lines import Line, line
-from pisces.record.trackers.base import Point, Subject, Tracker
+from pisces.record.trackers.base import Point, Subject, Tracker, name_of
 from pisces.record.trackers.meter import Meter
 from pisces.types import (
     Aggregated,
@@ -43,7 +43,7 @@ class Guarded:
     def __init__(
         self, tracker: Tracker, turn: threading.Condition, most_waiting: int = MOST_WAITING
     ) -> None:
-        self.name = getattr(tracker, "name", "") or type(tracker).__name__
+        self.name = name_of(tracker)
         self.is_done = True  # nothing was begun
         self._tracker, self._turn, self._most_waiting = tracker, turn, most_waiting
         self._waiting: list[Point] = []

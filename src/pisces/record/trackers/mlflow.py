@@ -65,7 +65,12 @@ class MLflow(Tracker):
 
         assert self._run is not None
         metrics = [
-            Metric(_named(name), float(value), int(self._run.wall_s(point) * 1000), point.version)
+            Metric(
+                _named(name),
+                float(value),
+                int(self._run.seen_at(point) * 1000),
+                point.version,
+            )
             for point in points
             for name, value in [*point.values.items(), ("seconds", point.at)]
         ]

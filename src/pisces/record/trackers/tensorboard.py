@@ -65,7 +65,7 @@ class TensorBoard(Tracker):
             values = [*point.values.items(), ("seconds", point.at)]
             parts = [self._summary.Value(tag=_tag(n), simple_value=value) for n, value in values]
             file = self._writer._get_file_writer()
-            file.add_summary(self._summary(value=parts), point.version, self._run.wall_s(point))
+            file.add_summary(self._summary(value=parts), point.version, self._run.seen_at(point))
             if point.is_evaluation:
                 self._last |= point.values
         self._writer.flush()
