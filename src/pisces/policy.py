@@ -239,10 +239,6 @@ class Judge(Policy, Protocol):
         """What to make of this update, among those before it; it is remembered."""
         ...
 
-    def clusters(self, version: int) -> Sequence[tuple[float, float]]:
-        """From which loss to which an update trained from `version` would be like others."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Policies:
