@@ -32,7 +32,7 @@ from pisces.report.ledger import (
 from pisces.report.ledger.story import NO_DECISIONS
 from pisces.types import MOST_CLIENTS
 
-NUM_TASKS = 50
+PAGE = 50  # rows of a table, where nobody says
 COLOURS: tuple[Colouring, ...] = get_args(Colouring)
 CLIENT_ORDERS = tuple(field.name for field in fields(ClientRow) if field.name != "terms")
 
@@ -90,8 +90,8 @@ def client(index: Index, asked: Asked) -> Answer:
     """One client's story."""
     _, ledger = run_asked(index, asked)
     number = asked.whole("client", None, 0, MOST_CLIENTS)
-    first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", NUM_TASKS, 1, MAX_PAGE)
-    first_task = asked.whole("first_task", first, 0, ANY)
+    first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", PAGE, 1, MAX_PAGE)
+    first_task = asked.whole("first_task", 0, 0, ANY)
     fate = asked.one_of("fate", FATES)
 
     def make() -> dict[str, Any]:

@@ -6,7 +6,6 @@ first. What is not looked at and takes too much room is let go, but for its line
 
 from __future__ import annotations
 
-import itertools
 import logging
 import secrets
 import threading
@@ -78,7 +77,6 @@ class Index:
     is_cut: bool = False
     has_looked: bool = False
     _runs: dict[str, Watched] = field(default_factory=dict)
-    _revisions: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     _revision: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ending: threading.Event = field(default_factory=threading.Event)
@@ -170,7 +168,7 @@ class Index:
             self.is_cut = found.is_cut
         if is_new or not self.has_looked:
             self.has_looked = True
-            self._revision = next(self._revisions)
+            self._revision += 1
 
     def _read(self, watched: Watched) -> bool:
         """A slice of its log; True where more is left."""
@@ -201,7 +199,7 @@ class Index:
         before = (_told(watched.seen), watched.log_problem, watched.share_read)
         watched.seen, watched.log_problem, watched.share_read = seen, problem, share
         if before != (_told(seen), problem, share):
-            self._revision = next(self._revisions)
+            self._revision += 1
 
     def _look_again(self, now: float) -> None:
         """A run that nobody writes any more, or that has a summary now, says so without a line."""

@@ -4,7 +4,7 @@ import { runLink } from "./address.js";
 import { el, fill, say } from "./elements.js";
 import { badge, Tiles } from "./parts.js";
 import { Table } from "./table.js";
-import { counted, FATES, instant, number, OUTCOMES, ownTime, STATUSES, UNKNOWN } from "./words.js";
+import { counted, duration, FATES, instant, number, OUTCOMES, STATUSES, UNKNOWN } from "./words.js";
 
 export function clientTab({ run, client, wake }) {
   const title = el("h2", {}, `Client ${client}`);
@@ -71,12 +71,12 @@ function outcomeWords({ running, waiting, aggregated, dropped, failed, left, "ca
 function known({ facts, outcomes, joined_at: joined, distrusted_at: distrusted }) {
   return [
     ["Size", number(facts.num_examples), "examples"],
-    ["Latency", ownTime(facts.latency_s), "of its last task"],
+    ["Latency", duration(facts.latency_s), "of its last task"],
     ["Last loss", number(facts.loss), facts.version === null ? "" : `from version ${number(facts.version)}`],
     ["Score", number(facts.score), distrusted === null ? terms(facts.terms) : "does not count: distrusted"],
     ["Picks", number(facts.picks), outcomeWords(outcomes)],
     ["Credits", number(facts.credits), distrusted === null ? "" : `distrusted at ${instant(distrusted)}`],
-    ["Joined", joined === null ? UNKNOWN : ownTime(joined), "after the run began"],
+    ["Joined", joined === null ? UNKNOWN : duration(joined), "after the run began"],
   ];
 }
 
@@ -107,7 +107,7 @@ const TASKS = [
     badge(OUTCOMES[row.outcome], row.outcome), row.reason ? el("span", { class: "sub" }, row.reason) : null,
     row.is_outlier ? el("span", { class: "sub" }, row.credits === null ? "outlier" : `outlier: ${counted(row.credits, "credit")} left`) : null] },
   { key: "started_at", label: "Started", num: true, fixed: true, cell: (row) => instant(row.started_at) },
-  { key: "took", label: "Took", num: true, fixed: true, cell: (row) => row.ended_at === null ? UNKNOWN : ownTime(row.ended_at - row.started_at) },
+  { key: "took", label: "Took", num: true, fixed: true, cell: (row) => row.ended_at === null ? UNKNOWN : duration(row.ended_at - row.started_at) },
   { key: "version", label: "From version", num: true, fixed: true },
   { key: "into_version", label: "Into version", num: true, fixed: true },
   { key: "staleness", label: "Staleness", num: true, fixed: true },

@@ -5,7 +5,7 @@ import { el, say } from "./elements.js";
 import { Picture } from "./figure.js";
 import { Choice } from "./parts.js";
 import { Table } from "./table.js";
-import { number, ownTime, titled } from "./words.js";
+import { duration, number, titled } from "./words.js";
 
 const ROWS = 40; // clients in the timeline at once
 const COLOURS = ["staleness", "outcome"];
@@ -95,7 +95,7 @@ function columns(run, terms = []) {
   return [
     ...clientColumns(run),
     { key: "num_examples", label: "Size", title: "Examples it has", num: true },
-    { key: "latency_s", label: "Latency", title: "How long its last task took", num: true, cell: (row) => ownTime(row.latency_s) },
+    { key: "latency_s", label: "Latency", title: "How long its last task took", num: true, cell: (row) => duration(row.latency_s) },
     { key: "loss", label: "Last loss", title: "As it told it; where it is doubted, the usual loss may be scored in its place", num: true },
     { key: "staleness", label: "Staleness", title: "Of its last aggregated update", num: true },
     ...terms.filter((term) => term !== "score").map((term) => (

@@ -3,7 +3,7 @@
 import { el, say } from "./elements.js";
 import { Picture } from "./figure.js";
 import { Choice, Tiles } from "./parts.js";
-import { capital, counted, metric as told, number, ownTime, percent, timeLeft, UNKNOWN } from "./words.js";
+import { capital, counted, duration, metric as told, number, percent, timeLeft, UNKNOWN } from "./words.js";
 
 export function overviewTab({ run, wake }) {
   const tiles = new Tiles();
@@ -36,7 +36,7 @@ function main(g) {
   return [
     [`${capital(name)} now`, told(g.value), g.best === null ? "not evaluated yet" : `best ${told(g.best)}`],
     ["Target", told(g.target), target(g)],
-    ["Time", ownTime(g.at), clock],
+    ["Time", duration(g.at), clock],
     ["Time left", timeLeft(g) || UNKNOWN, left(g)],
     ["Versions", number(g.version), `${counted(g.num_aggregated, "update")} in them`],
     ["Throughput", g.updates_per_s === null ? UNKNOWN : `${number(g.updates_per_s)} /s`, throughput(g)],
@@ -46,7 +46,7 @@ function main(g) {
 
 function target(g) {
   if (g.target === null) return g.is_target_known ? "none was set" : "not known";
-  if (g.time_to_target_s !== null) return `met after ${ownTime(g.time_to_target_s)}`;
+  if (g.time_to_target_s !== null) return `met after ${duration(g.time_to_target_s)}`;
   if (g.state === "damaged") return "not met as far as can be read";
   return g.state === "finished" ? "not reached" : "not met yet";
 }
@@ -82,6 +82,6 @@ function clients(g) {
 
 /** Other tasks that came to nothing: with those that failed or run and the updates they are all there are. */
 function unfinished(g) {
-  const parts = [[g.num_called_off, "called off"], [g.num_tasks_left, "left"], [g.num_under_way, "cut off by the end"]];
+  const parts = [[g.num_given_up, "called off"], [g.num_tasks_left, "left"], [g.num_under_way, "cut off by the end"]];
   return parts.filter(([num]) => num).map(([num, words]) => `${number(num)} ${words}`).join(", ") || "no other task came to nothing";
 }

@@ -3,7 +3,7 @@
 import { clientLink, runLink } from "./address.js";
 import { el, fill, say } from "./elements.js";
 import { bar, noSuchPage, reading, stateBadge } from "./parts.js";
-import { duration, percent, reason, timeLeft } from "./words.js";
+import { percent, reason, timeLeft, wallTime } from "./words.js";
 import { aggregationsTab } from "./aggregations.js";
 import { clientTab } from "./client.js";
 import { clientsTab } from "./clients.js";
@@ -82,9 +82,9 @@ function problemWords({ state, problem }) {
 function stateWords({ state, reason: why, silent_s: silent, problem }) {
   if (state === "damaged" || state === "sampled") return ""; // below it stands what to do
   if (problem) return "log damaged";
-  if (state === "silent") return `nobody has written for ${duration(silent)}; pisces resume goes on with it`;
+  if (state === "silent") return `nobody has written for ${wallTime(silent)}; pisces resume goes on with it`;
   if (state === "interrupted") return "pisces resume goes on with it";
-  if (state === "unbegun") return `nobody has written for ${duration(silent)}; pisces resume begins it`;
+  if (state === "unbegun") return `nobody has written for ${wallTime(silent)}; pisces resume begins it`;
   return state === "finished" ? reason(why) : "";
 }
 

@@ -5,7 +5,7 @@ import { el, refill, say } from "./elements.js";
 import { now } from "./net.js";
 import { bar, code, nothing, reading, stateBadge } from "./parts.js";
 import { Table } from "./table.js";
-import { ago, metric, number, ownTime, percent, reason, state, STATES, timeLeft, UNKNOWN } from "./words.js";
+import { ago, duration, metric, number, percent, reason, state, STATES, timeLeft, UNKNOWN } from "./words.js";
 
 const asked = { order: "changed_at", descending: "1", first: 0 };
 const chosen = new Set();
@@ -95,7 +95,7 @@ function progress(row) {
 function toTarget(row) {
   if (row.target === null || row.target === undefined) return UNKNOWN;
   if (row.state === "damaged" && row.time_to_target_s === null) return UNKNOWN;
-  return row.time_to_target_s !== null ? ownTime(row.time_to_target_s) : row.state === "finished" ? "not reached" : "not yet";
+  return row.time_to_target_s !== null ? duration(row.time_to_target_s) : row.state === "finished" ? "not reached" : "not yet";
 }
 
 function tellAge(element) {

@@ -31,7 +31,7 @@ export function metric(value) {
 }
 
 /** The run's own seconds, as words and axes of figures have them (`pisces.quantities.duration`). */
-export function ownTime(seconds) {
+export function duration(seconds) {
   if (seconds === null || seconds === undefined) return UNKNOWN;
   if (seconds >= 1e4) return `${fixed(seconds / 3600, 1)} h`;
   return `${seconds >= 10 ? fixed(seconds, 0) : Number(seconds.toPrecision(2))} s`;
@@ -40,7 +40,7 @@ export function ownTime(seconds) {
 /** Of a run that goes on: `about 12 min 4 s`, or `at most about` where its target may end it; else nothing. */
 export function timeLeft({ state, left_s: left, may_end_early: early }) {
   if (state !== "running" || left === null) return "";
-  return `${early ? "at most about" : "about"} ${duration(left)}`;
+  return `${early ? "at most about" : "about"} ${wallTime(left)}`;
 }
 
 function fixed(value, digits) {
@@ -48,7 +48,7 @@ function fixed(value, digits) {
 }
 
 /** So many seconds on the wall: `41 s`, `12 min 4 s`, `3 h 20 min`, `2 d 4 h`. */
-export function duration(seconds) {
+export function wallTime(seconds) {
   if (seconds === null || seconds === undefined) return UNKNOWN;
   if (seconds < 1) return `${number(seconds)} s`;
   if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
@@ -77,7 +77,7 @@ export function percent(share) {
 
 /** How long ago, in words. */
 export function ago(seconds) {
-  return seconds < 5 ? "just now" : `${duration(seconds).split(" ").slice(0, 2).join(" ")} ago`;
+  return seconds < 5 ? "just now" : `${wallTime(seconds).split(" ").slice(0, 2).join(" ")} ago`;
 }
 
 /** States of runs: colour and word. */

@@ -99,18 +99,17 @@ def client_story(
     num: int = 100,
     *,
     fate: Fate | None = None,
-    first_task: int | None = None,
+    first_task: int = 0,
 ) -> ClientStory:
     """The client's story; a client that never turned up is a `RunError`.
 
     Pages are of `num` decisions from the `first` on, all or those of one `fate`, and of as many
-    tasks from the `first_task` on (by default the same).
+    tasks from the `first_task` on.
     """
     with ledger.lock:
         row = ledger.notes.row_of_client.get(client)
         if row is None:
             raise RunError(f"{ledger.path} tells of no client {client}: choose one that joined")
-        first_task = first if first_task is None else first_task
         return _story(ledger, row, (max(0, first), max(0, first_task)), max(0, num), fate)
 
 
