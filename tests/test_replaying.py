@@ -572,6 +572,6 @@ def test_a_client_that_says_what_the_server_would_is_believed_nothing(tmp_path: 
 def test_numbers_that_are_not_known_are_none() -> None:
     script = Script().join(0.0, 0).start(0.0, 0, 0, 0).stop(9.0)
     recorded, _, _ = walked(script.lines, Buffered(1, 1))
-    figures = recorded.figures(None)
+    figures = recorded.numbers(None)
     assert figures.interval_median_s is figures.staleness_max is figures.wait_mean_s is None
     assert not math.isnan(figures.num_aggregations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 UNKNOWN = "-"
@@ -15,6 +16,11 @@ def duration(seconds: float | None) -> str:
     if seconds >= 1e4:
         return f"{seconds / 3600:,.1f} h"
     return f"{seconds:,.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+
+
+def percent(share: float) -> str:
+    """`35 %`; 100 % is said of what is whole only."""
+    return f"{math.floor(100 * min(1.0, max(0.0, share)))} %"
 
 
 def in_bytes(num: float | None) -> str:
@@ -50,6 +56,11 @@ def listed(names: Sequence[object]) -> str:
     if len(words) > MOST_NAMED + 1:
         words = [*words[:MOST_NAMED], f"{len(words) - MOST_NAMED:,} more"]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def begun(text: str) -> str:
+    """As a sentence begins."""
+    return text[:1].upper() + text[1:]
 
 
 def plain_text(text: str, *, but: str = "") -> str:

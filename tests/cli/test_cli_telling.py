@@ -53,7 +53,7 @@ def test_a_run_in_sentences() -> None:
     assert desk.at(4.9, evaluated(20.0, 0.5)) == []
     assert desk.at(5.0) == [
         "pisces, seed 1: at 20 s, version 0, 0 updates, 1 running, accuracy 0.500, best 0.500; "
-        "20% done, 4 s so far, at most about 16 s left"
+        "20 % done, 4 s so far, at most about 16 s left"
     ]
     assert desk.at(9.9) == []
     assert desk.at(9.9, evaluated(30.0, 0.95)) == [

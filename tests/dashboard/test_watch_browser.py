@@ -23,6 +23,9 @@ from watching_pages import LINK, MARKUP, make_run, some_lines
 
 from pisces.quantities import duration, in_bytes
 from pisces.record.lines import Line, encode
+from pisces.record.reader import Run
+from pisces.report import figures
+from pisces.report.ledger import Ledger
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -423,11 +426,33 @@ def test_a_client_that_is_not_there_has_no_tables(server: Server, open_tab: Open
     tab.expected = "status of 422"
 
 
-@pytest.mark.parametrize("name", ["aggregations", "outliers"])
-def test_the_other_pages(server: Server, open_tab: OpenTab, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("aggregations", [figures.intervals, figures.contributors, figures.staleness]),
+        ("outliers", [figures.losses]),
+    ],
+)
+def test_the_other_pages(
+    folder: Path,
+    server: Server,
+    open_tab: OpenTab,
+    name: str,
+    shown: list[Callable[[Ledger], figures.Figure]],
+) -> None:
     tab = open_tab(of(server, RUN, name))
-    drawn(tab, 3 if name == "aggregations" else 1)
+    drawn(tab, len(shown))
     tab.shot(name)
+    made = [draw(Ledger.whole(folder / RUN)) for draw in shown]
+    told = tab.page.locator("figure figcaption .words").all_inner_texts()
+    assert told == [figure.words for figure in made]
+    # What is drawn is what was sent: as many traces, each with all its points.
+    num_points = (
+        "() => [...document.querySelectorAll('.plot')].map(p => p.data.map(t => t.x.length))"
+    )
+    assert tab.page.evaluate(num_points) == [
+        [len(trace["x"]) for trace in figure.data] for figure in made
+    ]
 
 
 def test_quantities_are_told_as_in_figures_and_reports(server: Server, open_tab: OpenTab) -> None:
@@ -435,8 +460,8 @@ def test_quantities_are_told_as_in_figures_and_reports(server: Server, open_tab:
     sizes = [0, 812, 999, 1000, 9_994, 19_500, 99_940, 999_400, 999_600, 999.7e6, 1.2e9, 5e15]
     told = open_tab(server.link).page.evaluate(
         """async ([numbers, sizes]) => {
-            const { ownTime, bytes } = await import("/static/words.js");
-            return [numbers.map(ownTime), sizes.map(bytes)];
+            const { duration, bytes } = await import("/static/words.js");
+            return [numbers.map(duration), sizes.map(bytes)];
         }""",
         [numbers, sizes],
     )
@@ -488,7 +513,7 @@ def test_every_page_fits_a_telephone(server: Server, open_tab: OpenTab, theme: s
         tab.shot(f"narrow-{theme}-{name.replace('/', '-')}")
 
 
-def test_runs_are_chosen_and_compared(server: Server, open_tab: OpenTab) -> None:
+def test_runs_are_chosen_and_compared(folder: Path, server: Server, open_tab: OpenTab) -> None:
     tab = open_tab(server.link)
     for seed in (1, 2):
         for protocol in ("pisces", "fedbuff"):
@@ -500,6 +525,11 @@ def test_runs_are_chosen_and_compared(server: Server, open_tab: OpenTab) -> None
     tab.until("() => document.querySelectorAll('section[aria-label=Costs] tbody tr').length === 4")
     heads = tab.page.locator("section[aria-label=Costs] thead").inner_text().split("\t")
     assert (heads[3], heads[4], heads[5]) == ("Ended by", "Time", "Wall time")
+    times = tab.page.locator("section[aria-label=Costs] tbody td:nth-child(5)").all_inner_texts()
+    ends = [
+        Run.open(folder / "demo" / run).counts.at for run in sorted(os.listdir(folder / "demo"))
+    ]
+    assert sorted(times) == sorted(map(duration, ends))
     tab.shot("compare")
     tab.page.get_by_role("button", name="Take demo/fedbuff-seed2 out").click()
     tab.until("() => document.querySelectorAll('.chips li').length === 3")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pisces.errors import RunError
 from pisces.record.lines import plain
 from pisces.record.reader import Run
+from pisces.record.summary import Tally
 from pisces.report.compare import BySeed, Result, by_protocol, compare, drawn_of, paired_speedup
 from pisces.report.goal import Goal
 
@@ -19,7 +20,7 @@ MakeRun = Callable[..., Run]
 
 
 def result(time: float | None, end: float = 100.0) -> Result:
-    return Result(time, {"at": end})
+    return Result(time, replace(Tally().counts(), at=end), None)
 
 
 def results(*times: float | None, end: float = 100.0) -> dict[int | None, Result]:

@@ -49,6 +49,23 @@ def test_it_is_what_all_runs_that_say_agree_on(
     assert goals(tmp_path, *runs) == [goal, goal]
 
 
+@pytest.mark.parametrize(
+    "stop",
+    [
+        *('target = "x"', "target = [1]", "target = true", "target = nan", "target = inf"),
+        *("metric = 3", 'metric = ["accuracy"]', "metric = {a = 1}"),
+    ],
+)
+def test_what_anybody_wrote_into_a_config_is_no_aim_and_no_trouble(
+    tmp_path: Path, stop: str
+) -> None:
+    config = f'protocol = "pisces"\nseed = 3\n[stop]\n{stop}'
+    assert goals(tmp_path, (config, HAND)) == [Goal("accuracy"), Goal("accuracy")]
+    run = Run.open(tmp_path / "0")
+    assert "In short" in page([run])
+    assert "cannot be shown" not in run._repr_html_()
+
+
 def test_runs_about_different_metrics_are_no_reason_to_guess(tmp_path: Path) -> None:
     ledgers = [ledger_of(tmp_path / str(n), HAND, text) for n, text in enumerate((LOSS, ACCURACY))]
     runs = [Run.open(ledger.path) for ledger in ledgers]

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from pisces.quantities import duration, in_bytes
+from pisces.quantities import duration, in_bytes, percent
 from pisces.record.reader import Run
 from pisces.report.compare import Row
 from pisces.report.goal import Goal
@@ -233,6 +233,11 @@ def test_no_task_of_a_run_is_lost(make_run: Callable[..., Run]) -> None:
     assert growing["tasks failed, clients left"] == "1, 2"
     assert growing["tasks under way"] == "3"  # 2, 5 and 6
     assert over["tasks under way at the end"] == "1"
+
+
+def test_what_is_not_whole_is_not_100_percent() -> None:
+    told = ["0 %", "0 %", "34 %", "99 %", "100 %", "100 %"]
+    assert [percent(share) for share in (-1.0, 0.0, 0.349, 0.997, 1.0, 2.0)] == told
 
 
 def test_bytes_in_few_letters() -> None:

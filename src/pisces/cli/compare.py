@@ -31,7 +31,6 @@ from pisces.many.where import made_where
 from pisces.progress import screen
 from pisces.progress.showing import Manner, manner_of
 from pisces.record.reader import Run
-from pisces.report.compare import is_cut_short
 from pisces.report.goal import Goal
 
 Jobs = Annotated[
@@ -125,7 +124,7 @@ def run_and_show(
         goal = Goal(jobs[0].config.stop.metric, target, first.protocol)
         show_comparison(runs, goal, folder, as_json=as_json, quiet=manner == "none")
     if interrupted:
-        num_done = sum(not is_cut_short(run) for run in runs)
+        num_done = sum(not run.counts.is_cut_short for run in runs)
         text = f"interrupted: {num_done} of {len(jobs)} runs are done"
         if runs:
             text += f"; the same command with --out {folder} goes on"

@@ -18,7 +18,7 @@ from pisces.quantities import UNKNOWN, duration
 from pisces.record.reader import Run
 
 if TYPE_CHECKING:
-    from pisces.replaying import Decision, Figures, Replayed
+    from pisces.replaying import Decision, Numbers, Replayed
     from pisces.replaying.values import Terms
 
 NUM_DIFFERENCES = 5  # shown; --json has all
@@ -107,7 +107,7 @@ def _number(value: float | None, digits: int = 2) -> str:
     return UNKNOWN if value is None else f"{value:,.{digits}f}".rstrip("0").rstrip(".")
 
 
-def _most(figures: Figures) -> str:
+def _most(figures: Numbers) -> str:
     """The stalest, against the bound."""
     if figures.staleness_max is None:
         return UNKNOWN
@@ -115,7 +115,7 @@ def _most(figures: Figures) -> str:
     return f"{figures.staleness_max}{bound}"
 
 
-ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
+ROWS: tuple[tuple[str, Callable[[Numbers], str]], ...] = (
     ("aggregations", lambda f: f"{f.num_aggregations:,}"),
     ("interval, median", lambda f: duration(f.interval_median_s)),
     ("interval, 95th percentile", lambda f: duration(f.interval_p95_s)),

@@ -16,7 +16,7 @@ from pisces.errors import RunError
 from pisces.record.reader import Run, find_runs, sampled_log
 from pisces.record.writer import EVENTS
 from pisces.report.compare import Row, compare, drawn_of, in_order
-from pisces.report.goal import NO_TARGET, Goal
+from pisces.report.goal import SAY_ONE, Goal
 from pisces.report.settings import apart, differences_of_world
 from pisces.report.table import comparison_table, run_table
 
@@ -82,7 +82,7 @@ def report(
     if len(runs) == 1:
         _show_run(runs[0], goal, pictures, files, as_json=as_json, quiet=quiet)
     elif goal.target is None and files:
-        warn(f"no table: {NO_TARGET}")
+        warn(f"no table: {SAY_ONE}")
         _name([], [] if quiet else files)
     else:
         show_comparison(runs, goal, pictures, files, as_json=as_json, quiet=quiet)

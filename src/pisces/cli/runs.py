@@ -16,7 +16,6 @@ from pisces.errors import RunError
 from pisces.quantities import duration
 from pisces.record.reader import Run, find_runs
 from pisces.record.writer import SUMMARY
-from pisces.report.goal import own_of
 from pisces.report.table import Room, empty_table, fitting, whole
 
 LONGEST_PART = 26  # of a folder's name that is broken
@@ -86,8 +85,8 @@ def _cells(run: Run) -> tuple[str, ...]:
     summary = _summary(run)
     if "versions" not in summary:
         return "", "", "", "not over (sampled)"
-    metric, _ = own_of(run)
-    best = summary["best"].get(metric)
+    metric, _ = run.aim
+    best = None if metric is None else run.counts.best.get(metric)
     return (
         str(summary["versions"]),
         duration(summary["at"]),

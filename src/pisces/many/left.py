@@ -18,7 +18,6 @@ from pisces.many.jobs import Job, has_begun, make_folder
 from pisces.progress import screen
 from pisces.record.reader import Run
 from pisces.record.writer import EVENTS, SUMMARY
-from pisces.report.compare import is_cut_short
 from pisces.report.settings import dotted
 
 NUM_TOLD = 3  # settings that differ, so that the message stays readable
@@ -80,7 +79,7 @@ def _looked_at(job: Job) -> Job | None:
         return replace(job, again=True)
     run = Run.open(job.out)
     _check_same(run, job)
-    is_done = (job.out / SUMMARY).exists() and not is_cut_short(run)
+    is_done = (job.out / SUMMARY).exists() and not run.counts.is_cut_short
     return None if is_done else replace(job, again=True)
 
 

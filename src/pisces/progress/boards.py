@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pisces.progress.standing import Batch, Standing, Whole
-from pisces.quantities import duration, plain_text
+from pisces.quantities import duration, percent, plain_text
 
 BAR = 16
 LEAST_BAR = 6
@@ -148,7 +148,7 @@ class Overview:
 def headline(whole: Whole, width: int) -> RenderableType:
     """All runs in one line: how many are over, and how long it took and still takes."""
     runs = whole.runs
-    label = f"{whole.num_done} of {len(runs)} runs" if len(runs) > 1 else f"{whole.share:.0%}"
+    label = f"{whole.num_done} of {len(runs)} runs" if len(runs) > 1 else percent(whole.share)
     is_over = whole.num_done == len(runs)
     text = f"took {duration(round(whole.elapsed_s, 1))}" if is_over else times(whole)
     if is_over and len(runs) == 1:

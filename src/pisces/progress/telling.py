@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from pisces.progress.boards import ending, number, times
 from pisces.progress.standing import Clock, Standing, Whole
-from pisces.quantities import duration, plain_text
+from pisces.quantities import duration, percent, plain_text
 from pisces.record.lines import plain
 
 EVERY_S = 5.0
@@ -116,7 +116,7 @@ class Sentences:
             return
         for run in whole.runs:
             if run.has_begun:
-                done = f"{run.share:.0%} done, " if run.share else ""
+                done = f"{percent(run.share)} done, " if run.share else ""
                 yield _line(run, f"at {_time(run.at)}, {_facts(run)}; {done}{times(run)}")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,15 @@ from pisces.policy import ANSWERS
 from pisces.record.lines import Line
 from pisces.record.sample import KIND, WHOLE_KINDS
 from pisces.record.sound import LARGEST, MOST, decode, is_summary
-from pisces.record.summary import Tally, curve, metrics_of, time_to_target
+from pisces.record.summary import (
+    COUNTED,
+    Counts,
+    Tally,
+    curve,
+    metrics_of,
+    own_goal,
+    time_to_target,
+)
 from pisces.record.writer import (
     CLIENTS,
     CONFIG,
@@ -128,9 +137,43 @@ class Run:
             raise RunError(
                 f"cannot read {path}: {error}; remove it to have it counted from {EVENTS} instead"
             ) from error
-        if Tally().summary().keys() <= summary.keys():
+        if summary.keys() >= set(COUNTED):
             return {"wall_s": None, **summary}
         return {**self.tally().summary(), "wall_s": None, **summary}  # it is of an older version
+
+    @cached_property
+    def counts(self) -> Counts:
+        """Of its summary, what was counted."""
+        return Counts.of(self.summary)
+
+    @property
+    def wall_s(self) -> float | None:
+        """How long it took on the wall, which is known when it is over."""
+        told = self.told_at_its_end("wall_s")
+        return None if told is None else float(told)
+
+    @property
+    def metrics(self) -> Collection[str]:
+        """By which it was evaluated."""
+        return self.counts.final.keys()
+
+    @property
+    def aim(self) -> tuple[str | None, float | None]:
+        """The metric it is about, and the value to be reached; None is what nobody told.
+
+        As its config says, or its summary where a program made it. See `own_goal`.
+        """
+        named, target = self._aimed("metric"), self._aimed("target")
+        is_number = type(target) in (int, float) and math.isfinite(target)
+        return own_goal(named, self.metrics, float(target) if is_number else None)
+
+    def _aimed(self, key: str) -> Any:
+        told = self.setting("stop", key)
+        return self.told_at_its_end(key) if told is None else told
+
+    def told_at_its_end(self, key: str) -> Any:
+        """What only its summary says; None where it says nothing, or there is none."""
+        return self.summary.get(key)
 
     def tally(self) -> Tally:
         """Everything in the events, counted."""

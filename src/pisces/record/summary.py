@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -26,7 +26,54 @@ class Involvement:
     num_started: NDArray[np.int64]
 
 
-_COUNTS = ("at", "reason", "num_called_off", "num_under_way", "version")
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a run came to, or has so far; None is what is not known.
+
+    `reason` is why it stopped: None for a run that was killed, or is not over. `num_updates` is how
+    many arrived; of those, `num_aggregated` went into a version and `num_dropped` were not wanted.
+    `num_called_off` tasks were not waited for; of those, `num_under_way` were under way when the
+    run stopped. `final` and `best` are of each metric, None where it was not a number.
+    """
+
+    reason: str | None
+    at: float
+    versions: int
+    num_clients: int  # that ever joined
+    num_clients_started: int  # of these, that were ever given a task
+    num_started: int
+    num_updates: int
+    num_aggregated: int
+    num_dropped: int
+    num_failed: int
+    num_called_off: int
+    num_under_way: int
+    num_left: int
+    max_staleness: int | None
+    mean_staleness: float | None
+    num_outliers: int
+    distrusted: Sequence[int]
+    final: Mapping[str, float | None]
+    best: Mapping[str, float | None]
+
+    @classmethod
+    def of(cls, summary: Mapping[str, Any]) -> Counts:
+        """Those of a summary, which says more besides."""
+        return cls(**{name: summary[name] for name in COUNTED})
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Was it interrupted, or killed, or is it not over yet?"""
+        return self.reason in (None, "interrupted")
+
+    @property
+    def num_given_up(self) -> int:
+        """Tasks the protocol did not wait for; those the run's end cut off are another matter."""
+        return max(0, self.num_called_off - self.num_under_way)
+
+
+COUNTED = tuple(field.name for field in fields(Counts))
+_SAVED = ("at", "reason", "num_called_off", "num_under_way", "version")
 BEST_KNOWN = ("accuracy", "perplexity", "loss")  # metrics, where a run names none
 # What a failure was, as its reason says: not every task was wanted to its end.
 Ending: TypeAlias = Literal["failed", "called off", "cut off"]
@@ -57,7 +104,7 @@ class Tally:
 
     def state(self) -> State:
         """All counts, for a log from which they cannot be counted again."""
-        state = State({name: getattr(self, f"_{name}") for name in _COUNTS})
+        state = State({name: getattr(self, f"_{name}") for name in _SAVED})
         state.values |= {
             "counts": dict(self._counts),
             "staleness": [list(pair) for pair in sorted(self._staleness.items())],
@@ -70,7 +117,7 @@ class Tally:
 
     def restore(self, state: State) -> None:
         """Take them up."""
-        for name in _COUNTS:
+        for name in _SAVED:
             setattr(self, f"_{name}", state.values[name])
         self._counts = Counter(state.values["counts"])
         self._staleness = Counter(dict(state.values["staleness"]))
@@ -105,36 +152,35 @@ class Tally:
                 self._reason = line["reason"]
 
     def summary(self) -> dict[str, Any]:
-        """All counts by name; `reason` is None for a run that was killed (or is not over).
+        """All counts by name, as they are saved."""
+        return asdict(self.counts())
 
-        `num_updates` is how many arrived; of those, `num_aggregated` went into a version and
-        `num_dropped` were not wanted. `num_called_off` tasks were not waited for; of those,
-        `num_under_way` were under way when the run stopped.
-        """
+    def counts(self) -> Counts:
+        """All counts."""
         counts = self._counts
         num_aggregated = self._staleness.total()
         total = sum(staleness * num for staleness, num in self._staleness.items())
-        return {
-            "reason": self._reason,
-            "at": self._at,
-            "versions": self._version,
-            "num_clients": len(self._num_examples) - self._num_examples.count(-1),
-            "num_clients_started": len(self._num_started) - self._num_started.count(0),
-            "num_started": counts["started"],
-            "num_updates": counts["arrived"],
-            "num_aggregated": num_aggregated,
-            "num_dropped": counts["dropped"],
-            "num_failed": counts["failed"] - self._num_called_off,
-            "num_called_off": self._num_called_off,
-            "num_under_way": self._num_under_way,
-            "num_left": counts["left"],
-            "max_staleness": max(self._staleness, default=None),
-            "mean_staleness": total / num_aggregated if num_aggregated else None,
-            "num_outliers": counts["outlier"],
-            "distrusted": sorted(self._distrusted),
-            "final": self._final(),
-            "best": self._best(),
-        }
+        return Counts(
+            reason=self._reason,
+            at=self._at,
+            versions=self._version,
+            num_clients=len(self._num_examples) - self._num_examples.count(-1),
+            num_clients_started=len(self._num_started) - self._num_started.count(0),
+            num_started=counts["started"],
+            num_updates=counts["arrived"],
+            num_aggregated=num_aggregated,
+            num_dropped=counts["dropped"],
+            num_failed=counts["failed"] - self._num_called_off,
+            num_called_off=self._num_called_off,
+            num_under_way=self._num_under_way,
+            num_left=counts["left"],
+            max_staleness=max(self._staleness, default=None),
+            mean_staleness=total / num_aggregated if num_aggregated else None,
+            num_outliers=counts["outlier"],
+            distrusted=sorted(self._distrusted),
+            final=self._final(),
+            best=self._best(),
+        )
 
     def time_to_target(self, target: float, metric: str = "accuracy") -> float | None:
         """When an evaluation first met the target; None if none did."""

@@ -6,14 +6,14 @@ replayed = pisces.replaying.replay(pisces.load("runs/first"), ["pace.bound=10"])
 replayed.replayed.staleness_max, replayed.differs_at, replayed.caveats
 """
 
-from pisces.replaying.values import Check, Decision, Difference, Figures, Replayed, Unknown
+from pisces.replaying.values import Check, Decision, Difference, Numbers, Replayed, Unknown
 from pisces.replaying.walk import replay, replay_all
 
 __all__ = [
     "Check",
     "Decision",
     "Difference",
-    "Figures",
+    "Numbers",
     "Replayed",
     "Unknown",
     "replay",

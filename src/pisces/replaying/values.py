@@ -49,7 +49,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Numbers:
     """A pace in numbers; None where there is nothing to count."""
 
     num_aggregations: int
@@ -65,7 +65,7 @@ class Figures:
     wait_mean_s: float | None  # of an aggregated update
 
     @classmethod
-    def of(cls, decisions: Sequence[Decision], num_dropped: int, bound: float | None) -> Figures:
+    def of(cls, decisions: Sequence[Decision], num_dropped: int, bound: float | None) -> Numbers:
         """Count them."""
         intervals = np.diff([decision.at for decision in decisions])
         staleness = np.array([s for d in decisions for s in d.staleness])
@@ -128,8 +128,8 @@ class Replayed:
     name: str
     changes: tuple[str, ...]
     check: Check
-    recorded: Figures
-    replayed: Figures
+    recorded: Numbers
+    replayed: Numbers
     decisions: tuple[Decision, ...]
     decisions_recorded: tuple[Decision, ...]
     refusals: Mapping[float, Terms]

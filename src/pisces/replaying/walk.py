@@ -14,7 +14,7 @@ from pisces.replaying import words
 from pisces.replaying.loop import Loop, Rules
 from pisces.replaying.paces import Source, pacer_of, problems, source_of
 from pisces.replaying.turns import Ends, Log, Turn, turns_of
-from pisces.replaying.values import Act, Check, Decision, Figures, Replayed
+from pisces.replaying.values import Act, Check, Decision, Numbers, Replayed
 
 
 def replay(
@@ -76,9 +76,9 @@ class Recorded:
         self.num_starts += len(turn.starts) + len(turn.starts_after)
         return [*acts, *(Act("called off", turn.at, (line["task"],)) for line in turn.called_off)]
 
-    def figures(self, bound: float | None) -> Figures:
+    def numbers(self, bound: float | None) -> Numbers:
         """In numbers; the log of an older run does not tell the bound."""
-        return Figures.of(self.decisions, self.num_dropped, bound)
+        return Numbers.of(self.decisions, self.num_dropped, bound)
 
     def _decision(self, line: Line) -> Decision:
         at, tasks = line["at"], tuple(line["tasks"])
@@ -111,10 +111,10 @@ class Compared:
             if self.differs_at is None:
                 self._differ(at, words.DIFFERS["started"])
 
-    def figures(self) -> Figures:
+    def numbers(self) -> Numbers:
         """In numbers."""
         loop = self.loop
-        return Figures.of(loop.decisions, loop.num_dropped, _bound(loop.decisions))
+        return Numbers.of(loop.decisions, loop.num_dropped, _bound(loop.decisions))
 
     def _differ(self, at: float, what: str) -> None:
         self.differs_at, self.what = at, what
@@ -145,8 +145,8 @@ def _replayed(run: Run, own: Pacer, rules: Rules, paces: Sequence[Pace]) -> list
             name=run.name,
             changes=changes,
             check=check,
-            recorded=recorded.figures(_bound(mine.loop.decisions)),
-            replayed=other.figures(),
+            recorded=recorded.numbers(_bound(mine.loop.decisions)),
+            replayed=other.numbers(),
             decisions=tuple(other.loop.decisions),
             decisions_recorded=tuple(recorded.decisions),
             refusals=other.loop.refusals,

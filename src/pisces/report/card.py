@@ -43,9 +43,9 @@ def card(summary: Mapping[str, Any], curve: Callable[[str], Iterable[tuple[float
 def card_of(run: Run) -> str:
     """The card of a run folder."""
     try:
-        told = {key: run.setting("stop", key) for key in ("metric", "target")}
-        told |= {"protocol": run.protocol, "seed": run.seed}
-        summary = {**told, **{key: v for key, v in run.summary.items() if v is not None}}
+        metric, target = run.aim
+        who = {"protocol": run.protocol, "seed": run.seed}
+        summary = {**who, **run.summary, "metric": metric, "target": target}
     except Exception as error:
         return _line(f"this run cannot be shown: {error}")
     return card(summary, lambda metric: zip(*run.curve(metric), strict=True))

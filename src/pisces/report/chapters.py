@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pisces.quantities import how_many, listed
+from pisces.quantities import begun, how_many, listed
 from pisces.record.reader import Run
 from pisces.report import figures
 from pisces.report.again import make_again, settings_of, software
@@ -53,7 +53,7 @@ class Chapter:
     def show(self, figure: Figure) -> None:
         """Add a figure with its words; one that has nothing to show is only told of."""
         figure = figures.bounded(figure)
-        heading, words = tag("h3", _begun(figure.title)), _begun(figure.words)
+        heading, words = tag("h3", begun(figure.title)), begun(figure.words)
         if not figure.data:
             self.say(heading, tag("p", words, class_="note"))
             return
@@ -61,11 +61,6 @@ class Chapter:
         self.figures.append(Shown(key, figure.data, figure.layout))
         place = tag("div", class_="plot", data_figure=key, role="img", aria_label=figure.title)
         self.say(heading, tag("figure", place, tag("figcaption", words)))
-
-
-def _begun(text: str) -> str:
-    """As a sentence begins."""
-    return text[:1].upper() + text[1:]
 
 
 def title_of(runs: Sequence[Run]) -> str:

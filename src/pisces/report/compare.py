@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from pisces.errors import RunError
 from pisces.record.reader import Run
+from pisces.record.summary import Counts
 from pisces.report.estimate import (
     MIN_BOOTSTRAP,
     Bound,
@@ -102,12 +103,13 @@ class Result:
     """One run against the target: when it met it, if it did, and what it came to."""
 
     time_s: float | None
-    summary: Mapping[str, Any]
+    counts: Counts
+    wall_s: float | None
 
     @property
     def between(self) -> Ends:
         """Between which values the time lies."""
-        return time_between(self.time_s, self.summary["at"])
+        return time_between(self.time_s, self.counts.at)
 
 
 def compare(
@@ -139,11 +141,6 @@ def in_order(runs: Iterable[AnyRun], rows: Iterable[Row]) -> list[AnyRun]:
     return sorted(runs, key=lambda run: places[run.protocol])
 
 
-def is_cut_short(run: Run) -> bool:
-    """Was it interrupted, or killed, or is it not over yet?"""
-    return run.summary["reason"] in (None, "interrupted")
-
-
 def drawn_of(runs: Sequence[AnyRun], goal: Goal) -> tuple[Sequence[AnyRun], Goal]:
     """Which of these runs are drawn, and what they are held against, if they can be.
 
@@ -151,7 +148,7 @@ def drawn_of(runs: Sequence[AnyRun], goal: Goal) -> tuple[Sequence[AnyRun], Goal
     there is a single one: two that somebody stopped early say nothing of who is faster.
     """
     goal.check(runs)
-    over = [run for run in runs if not is_cut_short(run)]
+    over = [run for run in runs if not run.counts.is_cut_short]
     if over or len(runs) == 1:
         return over or runs, goal
     return runs, replace(goal, target=None)
@@ -161,9 +158,9 @@ def _results(
     runs: Mapping[int | None, Run], target: float, metric: str
 ) -> dict[int | None, Result]:
     return {
-        seed: Result(run.time_to_target(target, metric), run.summary)
+        seed: Result(run.time_to_target(target, metric), run.counts, run.wall_s)
         for seed, run in runs.items()
-        if not is_cut_short(run)
+        if not run.counts.is_cut_short
     }
 
 
@@ -190,9 +187,9 @@ def by_protocol(runs: Iterable[Run]) -> dict[str, dict[int | None, Run]]:
 
 def _row(protocol: str, results: BySeed, reference: BySeed, metric: str) -> Row:
     speedup = Speedup() if results is reference else paired_speedup(results, reference)
-    summaries = [result.summary for result in results.values()]
+    counts = [result.counts for result in results.values()]
     times = [result.time_s for result in results.values()]
-    staleness = [s["max_staleness"] for s in summaries if s["max_staleness"] is not None]
+    staleness = [c.max_staleness for c in counts if c.max_staleness is not None]
     return Row(
         protocol=protocol,
         seeds=tuple(results),
@@ -205,12 +202,12 @@ def _row(protocol: str, results: BySeed, reference: BySeed, metric: str) -> Row:
         speedup_max=speedup.max,
         speedup_low=speedup.low,
         speedup_high=speedup.high,
-        versions=_median([s["versions"] for s in summaries], unknown=math.inf),
-        updates=_median([s["num_updates"] for s in summaries], unknown=math.inf),
+        versions=_median([c.versions for c in counts], unknown=math.inf),
+        updates=_median([c.num_updates for c in counts], unknown=math.inf),
         max_staleness=max(staleness, default=None),
         # A run without a value counts, too: leaving it out would flatter its protocol.
-        final=_median([s["final"].get(metric) for s in summaries], unknown=worst(metric)),
-        wall_s=_median([s["wall_s"] for s in summaries], unknown=math.inf),
+        final=_median([c.final.get(metric) for c in counts], unknown=worst(metric)),
+        wall_s=_median([result.wall_s for result in results.values()], unknown=math.inf),
         speedup_most=speedup.most,
     )
 

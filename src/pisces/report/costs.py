@@ -62,24 +62,30 @@ def costs(ledgers: Sequence[Ledger]) -> list[Cost]:
 def _cost(ledger: Ledger) -> Cost:
     with ledger.lock:
         run, sizes = ReadRun.of(ledger), ledger.notes.tasks["num_examples"]
-        summary, model_bytes = run.summary, _model_bytes(ledger)
-        messages = summary["num_started"] + summary["num_updates"]
+        counts, model_bytes = run.counts, _model_bytes(ledger)
+        messages = counts.num_started + counts.num_updates
         return Cost(
             name=run.name,
             protocol=run.protocol,
             seed=run.seed,
-            reason=summary["reason"],
-            time_s=summary["at"],
-            wall_s=summary["wall_s"],
-            versions=summary["versions"],
-            tasks=summary["num_started"],
-            updates=summary["num_updates"],
-            aggregated=summary["num_aggregated"],
-            wasted=summary["num_started"] - summary["num_aggregated"],
+            reason=counts.reason,
+            time_s=counts.at,
+            wall_s=run.wall_s,
+            versions=counts.versions,
+            tasks=counts.num_started,
+            updates=counts.num_updates,
+            aggregated=counts.num_aggregated,
+            wasted=counts.num_started - counts.num_aggregated - _num_open(ledger),
             samples=int(np.maximum(sizes, 0).sum()) if np.any(sizes >= 0) else None,
             model_bytes=model_bytes,
             bytes=None if model_bytes is None else messages * model_bytes,
         )
+
+
+def _num_open(ledger: Ledger) -> int:
+    """Tasks that may still come to something: none when the run is over."""
+    notes = ledger.notes
+    return 0 if notes.reason is not None else notes.num_running + notes.num_waiting
 
 
 def _model_bytes(ledger: Ledger) -> int | None:

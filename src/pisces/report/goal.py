@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 from pisces.errors import RunError
 from pisces.record.reader import Run, no_such_metric
-from pisces.record.summary import own_goal
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
 from pisces.stop import Stop, meets
 
-NO_TARGET = "these runs have no target in common: say one with --target 0.9"
+NO_TARGET = "these runs have no target in common"
+SAY_ONE = f"{NO_TARGET}: say one with --target 0.9"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Goal:
     ) -> Goal:
         """As asked for, or else what all of these runs that say are about.
 
-        That of each is as its summary or config says; see `pisces.record.summary.own_goal`.
+        That of each is its `aim`.
         """
-        metric, target = _agreed([own_of(run) for run in runs], metric, target)
+        metric, target = _agreed([run.aim for run in runs], metric, target)
         return cls(metric, target, reference)
 
     @classmethod
@@ -53,7 +53,7 @@ class Goal:
     def needed(self) -> float:
         """The target, where there must be one."""
         if self.target is None:
-            raise RunError(NO_TARGET)
+            raise RunError(SAY_ONE)
         return self.target
 
     def refusal(self, runs: Iterable[Run]) -> str | None:
@@ -68,14 +68,14 @@ class Goal:
 
     def _unmeasured(self, run: Run) -> str | None:
         """It was evaluated, but never by this metric: that is not to say it did badly."""
-        known = run.summary["final"]
+        known = run.metrics
         is_known = self.metric in known or not known
         return None if is_known else no_such_metric(run.path, self.metric, known)
 
     def _good_enough(self, run: Run) -> str | None:
         """It stopped when it had reached less."""
-        metric, own = own_of(run)
-        has_stopped = run.summary["reason"] == "target" and metric == self.metric
+        metric, own = run.aim
+        has_stopped = run.counts.reason == "target" and metric == self.metric
         if not has_stopped or own is None or self.target is None:
             return None
         if meets(own, self.target, self.metric):
@@ -88,13 +88,6 @@ class Goal:
 
 
 Own: TypeAlias = tuple[str | None, float | None]  # what one run says: its metric, its target
-
-
-def own_of(run: Run) -> Own:
-    """What this one run is about, and what it was to reach."""
-    summary = run.summary
-    named, target = (summary.get(key, run.setting("stop", key)) for key in ("metric", "target"))
-    return own_goal(named, summary["final"], target)
 
 
 def _agreed(

@@ -45,7 +45,7 @@ def page(runs: Sequence[Run], goal: Goal | None = None) -> str:
     goal.check(runs)
     texts = (_plotly(), LOOK.read_text("utf-8"), _file("page.js"))
     scripts = [_Script.of(text) for text in texts]
-    read, rows = [ReadRun.of(_read(run)) for run in runs], None
+    read, rows = [ReadRun.of(Ledger.whole(run.path)) for run in runs], None
     if goal.target is not None and len(runs) > 1:
         rows = compare(read, goal.target, metric=goal.metric, reference=goal.reference)
         read = in_order(read, rows)
@@ -70,13 +70,6 @@ def page(runs: Sequence[Run], goal: Goal | None = None) -> str:
         *(script.element for script in scripts),
     )
     return f'<!DOCTYPE html>\n<html lang="en">{tag("head", head)}{body}</html>\n'
-
-
-def _read(run: Run) -> Ledger:
-    ledger = Ledger(run.path)
-    while not ledger.is_whole and ledger.problem is None:
-        ledger.read()
-    return ledger
 
 
 def _contents(parts: Sequence[Chapter]) -> Iterator[Html]:

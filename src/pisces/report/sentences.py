@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from pisces.quantities import duration, how_many, listed, told
+from pisces.quantities import begun, duration, how_many, listed, told
 from pisces.record.reader import Run
-from pisces.report.compare import Row, is_cut_short
+from pisces.record.summary import Counts
+from pisces.report.compare import Row
 from pisces.report.goal import Goal
-from pisces.report.table import num_called_off
 from pisces.report.worlds import harm_in, manners, what_was_learnt
 
 REASONS: Mapping[str, str] = {
@@ -29,19 +28,19 @@ def about_run(
     run: Run, goal: Goal, *, bound: float | None = None, clock: str = "virtual"
 ) -> Iterator[str]:
     """One run: what it was, how it ended, how good it got, what became of the updates."""
-    s = run.summary
+    counts = run.counts
     yield _what(run)
-    yield _ending(s, clock)
-    if goal.metric in s["final"]:
+    yield _ending(counts, clock)
+    if goal.metric in counts.final:
         yield from _quality(run, goal)
-    elif not s["final"]:
+    elif not counts.final:
         yield "Nothing was evaluated, so nobody knows how good the model is."
-    yield _updates(s)
-    if s["max_staleness"] is not None:
-        yield _staleness(s, bound)
-    yield _trust(s)
+    yield _updates(counts)
+    if counts.mean_staleness is not None and counts.max_staleness is not None:
+        yield _staleness(counts.mean_staleness, counts.max_staleness, bound)
+    yield _trust(counts)
     yield from harm_in(run)
-    yield from _trouble(s)
+    yield from _trouble(counts)
 
 
 def about_comparison(rows: Sequence[Row], runs: Sequence[Run], goal: Goal) -> Iterator[str]:
@@ -75,7 +74,7 @@ def about_comparison(rows: Sequence[Row], runs: Sequence[Run], goal: Goal) -> It
 
 def _what(run: Run) -> str:
     model, dataset = run.setting("model", "name"), run.setting("data", "dataset")
-    num, at_once = run.summary["num_clients"], run.setting("clients", "concurrency")
+    num, at_once = run.counts.num_clients, run.setting("clients", "concurrency")
     seed = "" if run.seed is None else f" (seed {run.seed})"
     trained = f" trained the model {model}" if isinstance(model, str) else " trained a model"
     on = f" on {dataset}" if isinstance(dataset, str) and not run.is_served else ""
@@ -83,19 +82,19 @@ def _what(run: Run) -> str:
     return f"{run.protocol}{seed}{trained}{on} over {how_many(num, 'client')}{slots}."
 
 
-def _ending(s: Mapping[str, Any], clock: str) -> str:
-    at = f"{duration(s['at'])}{' of virtual time' if clock == 'virtual' else ''}"
-    if s["reason"] is None:
+def _ending(counts: Counts, clock: str) -> str:
+    at = f"{duration(counts.at)}{' of virtual time' if clock == 'virtual' else ''}"
+    if counts.reason is None:
         return f"It is not over, or was killed: the log ends after {at}."
-    if s["reason"] == "interrupted":
+    if counts.reason == "interrupted":
         return f"It was interrupted after {at}: where it stands is not what it would have come to."
-    return f"It ended after {at}: {REASONS.get(s['reason'], s['reason'])}."
+    return f"It ended after {at}: {REASONS.get(counts.reason, counts.reason)}."
 
 
 def _quality(run: Run, goal: Goal) -> Iterator[str]:
     metric, target = goal.metric, goal.target
-    s, name = run.summary, told(metric)
-    final, best = s["final"].get(metric), s["best"].get(metric)
+    counts, name = run.counts, told(metric)
+    final, best = counts.final.get(metric), counts.best.get(metric)
     values = f"Its last {name} was {_number(final)}, its best {_number(best)}"
     if target is None:
         yield f"{values}."
@@ -103,29 +102,27 @@ def _quality(run: Run, goal: Goal) -> Iterator[str]:
     time = run.time_to_target(target, metric)
     if time is not None:
         yield f"It reached {name} {target:g} after {duration(time)}. {values}."
-    elif is_cut_short(run):
+    elif counts.is_cut_short:
         yield f"It had not reached {name} {target:g} by then. {values}."
     else:
         yield f"It did not reach {name} {target:g}. {values}."
 
 
-def _updates(s: Mapping[str, Any]) -> str:
-    if not s["num_updates"]:
-        return f"{how_many(s['num_started'], 'task').capitalize()} started, and no update arrived."
-    waiting = s["num_updates"] - s["num_aggregated"] - s["num_dropped"]
-    fates = [f"{s['num_aggregated']:,} went into {how_many(s['versions'], 'version')}"]
-    if s["num_dropped"]:
-        fates.append(f"{s['num_dropped']:,} {'was' if s['num_dropped'] == 1 else 'were'} dropped")
+def _updates(counts: Counts) -> str:
+    if not counts.num_updates:
+        started = how_many(counts.num_started, "task").capitalize()
+        return f"{started} started, and no update arrived."
+    waiting = counts.num_updates - counts.num_aggregated - counts.num_dropped
+    fates = [f"{counts.num_aggregated:,} went into {how_many(counts.versions, 'version')}"]
+    if counts.num_dropped:
+        fates.append(f"{counts.num_dropped:,} {_was(counts.num_dropped)} dropped")
     if waiting > 0:
         fates.append(f"{waiting:,} {'waits' if waiting == 1 else 'wait'}")
-    return f"{how_many(s['num_updates'], 'update')} arrived: {listed(fates)}."
+    return f"{how_many(counts.num_updates, 'update')} arrived: {listed(fates)}."
 
 
-def _staleness(s: Mapping[str, Any], bound: float | None) -> str:
-    largest = s["max_staleness"]
-    text = (
-        f"Updates were {s['mean_staleness']:.1f} versions stale on average, the stalest {largest}"
-    )
+def _staleness(mean: float, largest: int, bound: float | None) -> str:
+    text = f"Updates were {mean:.1f} versions stale on average, the stalest {largest}"
     if bound is None:
         return f"{text}."
     if largest <= bound:
@@ -133,8 +130,8 @@ def _staleness(s: Mapping[str, Any], bound: float | None) -> str:
     return f"{text}, which is beyond the bound of {bound:g}."
 
 
-def _trust(s: Mapping[str, Any]) -> str:
-    distrusted, num = s["distrusted"], s["num_outliers"]
+def _trust(counts: Counts) -> str:
+    distrusted, num = counts.distrusted, counts.num_outliers
     what = "an outlier" if num == 1 else "outliers"
     outliers = f"{how_many(num, 'update')} {_was(num)} taken for {what}"
     if not distrusted:
@@ -143,22 +140,22 @@ def _trust(s: Mapping[str, Any]) -> str:
     return f"{outliers}; {whom} ran out of credits and {_was(len(distrusted))} not picked again."
 
 
-def _trouble(s: Mapping[str, Any]) -> Iterator[str]:
-    called_off = num_called_off(s)
+def _trouble(counts: Counts) -> Iterator[str]:
+    given_up = counts.num_given_up
     told = [
         f"{how_many(num, noun)} {verb}"
         for num, noun, verb in (
-            (s["num_failed"], "task", "failed"),
-            (called_off, "task", f"{_was(called_off)} called off by the protocol"),
+            (counts.num_failed, "task", "failed"),
+            (given_up, "task", f"{_was(given_up)} called off by the protocol"),
         )
         if num
     ]
-    if s["num_left"]:
-        told.append(f"clients left {how_many(s['num_left'], 'time')}")
+    if counts.num_left:
+        told.append(f"clients left {how_many(counts.num_left, 'time')}")
     if told:
         text = listed(told)
-        yield f"{text[0].upper()}{text[1:]}."
-    under_way = s["num_under_way"]
+        yield f"{begun(text)}."
+    under_way = counts.num_under_way
     if under_way:
         yield (
             f"{how_many(under_way, 'task')} {_was(under_way)} under way when the run stopped, "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias, get_args
 
 from rich import box
 from rich.console import Console
@@ -146,41 +146,36 @@ def _caption(rows: Sequence[Row]) -> str | None:
 
 
 def _facts(run: Run, goal: Goal) -> list[tuple[str, str]]:
-    s = run.summary
+    s, trained_by = run.counts, run.summary.get("trained_by")
     facts = [
-        ("ended", f"{s['reason'] or 'not finished'}, at {duration(s['at'])}"),
-        ("versions", _count(s["versions"])),
-        ("clients that took part", f"{s['num_clients_started']:,} of {s['num_clients']:,}"),
-        ("tasks started", _count(s["num_started"])),
-        ("updates arrived", _count(s["num_updates"])),
-        ("  aggregated", _count(s["num_aggregated"])),
-        ("  dropped", _count(s["num_dropped"])),
-        ("tasks called off", _count(num_called_off(s))),
-        ("tasks failed, clients left", f"{s['num_failed']:,}, {s['num_left']:,}"),
-        ("staleness, mean and max", _staleness(s["mean_staleness"], s["max_staleness"])),
-        ("outliers, clients distrusted", f"{s['num_outliers']:,}, {len(s['distrusted']):,}"),
+        ("ended", f"{s.reason or 'not finished'}, at {duration(s.at)}"),
+        ("versions", _count(s.versions)),
+        ("clients that took part", f"{s.num_clients_started:,} of {s.num_clients:,}"),
+        ("tasks started", _count(s.num_started)),
+        ("updates arrived", _count(s.num_updates)),
+        ("  aggregated", _count(s.num_aggregated)),
+        ("  dropped", _count(s.num_dropped)),
+        ("tasks called off", _count(s.num_given_up)),
+        ("tasks failed, clients left", f"{s.num_failed:,}, {s.num_left:,}"),
+        ("staleness, mean and max", _staleness(s.mean_staleness, s.max_staleness)),
+        ("outliers, clients distrusted", f"{s.num_outliers:,}, {len(s.distrusted):,}"),
     ]
-    under_way = s["num_under_way"]
-    if s["reason"] is None:
+    under_way = s.num_under_way
+    if s.reason is None:
         facts.insert(4, ("tasks under way", _count(under_way + _num_running(run))))
     else:  # then they were called off
         facts.insert(4, ("tasks under way at the end", _count(under_way)))
     facts += [
-        (f"{name}, final and best", f"{_number(s['final'][name])}, {_number(s['best'].get(name))}")
-        for name in s["final"]
+        (f"{name}, final and best", f"{_number(s.final[name])}, {_number(s.best.get(name))}")
+        for name in s.final
     ]
     if goal.target is not None:
         time = run.time_to_target(goal.target, goal.metric)
         label = f"time to {goal.metric} {goal.target:g}"
         facts.append((label, "not reached" if time is None else duration(time)))
-    if "trained_by" in s:  # not of a run that is not over
-        facts.append(("trained by", s["trained_by"]))
-    return [*facts, ("wall time", duration(s["wall_s"]))]
-
-
-def num_called_off(summary: Mapping[str, Any]) -> int:
-    """Tasks the protocol did not wait for; those under way when a run ends are another matter."""
-    return max(0, int(summary["num_called_off"] - summary["num_under_way"]))
+    if trained_by is not None:  # it is told at a run's end
+        facts.append(("trained by", trained_by))
+    return [*facts, ("wall time", duration(run.wall_s))]
 
 
 def _num_running(run: Run) -> int:

@@ -7,12 +7,13 @@ and no folder says: only how many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pisces.quantities import how_many
+from pisces.quantities import begun, how_many
 from pisces.record.reader import Run
-from pisces.report.compare import Row, is_cut_short
+from pisces.record.summary import Counts
+from pisces.report.compare import Row
 
 SHARES = {1 / 2: "half", 1 / 3: "a third", 1 / 4: "a quarter", 1 / 5: "a fifth", 1 / 10: "a tenth"}
 
@@ -23,7 +24,7 @@ def what_was_learnt(runs: Sequence[Run]) -> str:
     Only what is known, and the same for all; nothing where nothing is.
     """
     parts = [_task(runs)]
-    num = _same([run.summary["num_clients"] for run in runs])
+    num = _same([run.counts.num_clients for run in runs])
     if num:
         parts.append(how_many(num, "client"))
     at_once = _same([run.setting("clients", "concurrency") for run in runs])
@@ -41,18 +42,18 @@ def harm_in(run: Run) -> Iterator[str]:
     """How many clients had wrong labels or were hostile, beside how many were distrusted."""
     if run.is_served or not run.config:
         return
-    num, distrusted = run.setting("clients", "count"), len(run.summary["distrusted"])
+    num, distrusted = run.setting("clients", "count"), len(run.counts.distrusted)
     for share, what in ((_wrong(run), "had wrong labels"), (_hostile(run), "were hostile")):
         if share:
             told = share_of(share)
             many = f" ({round(share * num):,} of {num:,})" if isinstance(num, int) else ""
-            yield f"{told[0].upper()}{told[1:]} of the clients{many} {what}; {_found(distrusted)}."
+            yield f"{begun(told)} of the clients{many} {what}; {_found(distrusted)}."
 
 
 def manners(row: Row, runs: Sequence[Run]) -> str:
     """How stale updates came in, and how many clients were no longer trusted."""
-    own = [r.summary for r in runs if r.protocol == row.protocol and not is_cut_short(r)]
-    stale_ones = [s for s in own if s["mean_staleness"] is not None]
+    own = [r.counts for r in runs if r.protocol == row.protocol and not r.counts.is_cut_short]
+    stale_ones = [counts for counts in own if counts.mean_staleness is not None]
     if not stale_ones or row.max_staleness is None:
         stale = "no update went into a version"
     elif row.max_staleness == 0:
@@ -62,18 +63,17 @@ def manners(row: Row, runs: Sequence[Run]) -> str:
         stale = (
             f"updates were {mean:.1f} versions stale on average, the stalest {row.max_staleness}"
         )
-    nums = [len(s["distrusted"]) for s in own]
+    nums = [len(counts.distrusted) for counts in own]
     least, most = min(nums, default=0), max(nums, default=0)
     whom = how_many(most, "client") if least == most else f"{least:,} to {most:,} clients"
     each = " in each run" if least == most > 0 and len(nums) > 1 else ""
     return f"{row.protocol}: {stale}; {whom} {'was' if most == 1 else 'were'} distrusted{each}."
 
 
-def _mean_staleness(summaries: Sequence[Mapping[str, Any]]) -> float:
+def _mean_staleness(runs: Sequence[Counts]) -> float:
     """Over all updates of these runs, as a histogram of them has it: a long run counts for more."""
-    nums = [max(1, s["num_aggregated"]) for s in summaries]
-    total = sum(n * s["mean_staleness"] for n, s in zip(nums, summaries, strict=True))
-    return float(total / sum(nums))
+    parts = [(max(1, counts.num_aggregated), counts.mean_staleness or 0.0) for counts in runs]
+    return sum(num * mean for num, mean in parts) / sum(num for num, _ in parts)
 
 
 def share_of(share: float) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pisces.quantities import duration
+from pisces.quantities import begun, duration
 from pisces.report.estimate import MIN_BOOTSTRAP, estimate, in_words, times
 from pisces.study.claims import MIN_SEEDS, Judged, by_seed, judge, overall, paired, why
 from pisces.study.measures import MEASURES
@@ -93,7 +93,7 @@ def index(verdicts: Iterable[tuple[str, Study, Sequence[Record]]], *, smoke: boo
 
 
 MEANS_NOTHING = f"{TRIAL}: the numbers mean nothing"
-SMOKE_NOTE = f"*{MEANS_NOTHING[0].upper()}{MEANS_NOTHING[1:]}.*"
+SMOKE_NOTE = f"*{begun(MEANS_NOTHING)}.*"
 
 WORST_NOTE = "At worst: not the median but the worst seed, for it must be so of every one."
 OPEN_NOTE = (

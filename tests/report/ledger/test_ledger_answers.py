@@ -65,9 +65,9 @@ def test_what_became_of_tasks_adds_up(tmp_path: Path) -> None:
     ledger = ledger_of(tmp_path, [*HAND, back, *starts, *ends])
     found = overview(ledger)
     assert (found.num_started, found.num_updates, found.num_dropped) == (9, 3, 1)
-    assert (found.num_failed, found.num_called_off, found.num_under_way) == (1, 1, 2)
+    assert (found.num_failed, found.num_given_up, found.num_under_way) == (1, 1, 2)
     assert (found.num_tasks_left, found.num_running) == (1, 1)
-    came_to = found.num_updates + found.num_failed + found.num_called_off + found.num_under_way
+    came_to = found.num_updates + found.num_failed + found.num_given_up + found.num_under_way
     assert came_to + found.num_tasks_left + found.num_running == found.num_started
     story = client_story(ledger, 1)
     assert {name: num for name, num in story.outcomes.items() if num} == {

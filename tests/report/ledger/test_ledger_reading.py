@@ -231,7 +231,7 @@ def test_it_counts_as_the_tally_does(
 ) -> None:
     ledger = ledger_of(tmp_path_factory.mktemp("run"), simulate(protocol, world), None)
     tally = Run(ledger.path).tally()
-    assert counted(ledger) == tally.summary()
+    assert counted(ledger) == tally.counts()
     involvement = tally.involvement()
     rows = client_rows(ledger, num=100).rows
     assert [row.client for row in rows] == involvement.clients.tolist()

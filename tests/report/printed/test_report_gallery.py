@@ -81,7 +81,7 @@ def rows(path: Path) -> list[list[str]]:
         (
             "times",
             [
-                ["protocol", "seed", "time_to_target_s", "ended_s"],
+                ["protocol", "seed", "time_to_target_s", "ended_at"],
                 ["pisces", "1", "10.0", "12.0"],
             ],
         ),
@@ -231,7 +231,7 @@ def test_wrong_names_list_the_known(run: Run, make_run: MakeRun) -> None:
     other = make_run("fedavg", 1, {})
     with pytest.raises(RunError, match="'timeline': of one run only, and there are 2"):
         chosen(["timeline"], Material([run, other], goal()))
-    with pytest.raises(RunError, match="'times': there is no target: say one with --target"):
+    with pytest.raises(RunError, match="'times': these runs have no target in common"):
         chosen(["times"], Material([run], goal()))
 
 
@@ -256,7 +256,7 @@ def test_what_cannot_be_drawn_of_several_is_said(
     written, left_out = share(both, "csv", tmp_path, [], 7.0)
     assert {path.stem for path in written} == {"curve", "staleness", "involvement"}
     assert left_out == [
-        "times: there is no target: say one with --target 0.9",
+        "times: these runs have no target in common: say one with --target 0.9",
         "timeline, intervals, losses, scores: of one run only, and there are 2: give one run "
         "folder",
     ]

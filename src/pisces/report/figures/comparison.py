@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from pisces.quantities import counted, told
+from pisces.quantities import begun, counted, told
 from pisces.report.compare import grouped
 from pisces.report.figures.figure import Figure, Trace, label, nothing, numbers, over_time, thinned
-from pisces.report.goal import Goal
+from pisces.report.goal import NO_TARGET, Goal
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
 from pisces.report.styles import BLACK, GREY, Style, styles_of
 
 RUNS_OVER_TIME = "runs over time"
-NO_TARGET = "There is no target that these runs share: give one."
 MOST_POINTS = 4000  # of all lines together
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 
@@ -40,7 +39,7 @@ def compared(
         runs = [ReadRun.of(ledger) for ledger in ledgers]
         why = _why_nothing(ledgers, goal)
         if why is None and needs_target:
-            why = NO_TARGET if goal.target is None else goal.refusal(runs)
+            why = f"{begun(NO_TARGET)}: give one." if goal.target is None else goal.refusal(runs)
         yield Compared(runs, why)
 
 
@@ -118,7 +117,7 @@ def _curve_words(runs: Sequence[ReadRun], goal: Goal) -> str:
     metric, target = goal.metric, goal.target
     parts = []
     for protocol, own in grouped(runs).items():
-        finals = [run.summary["final"].get(metric) for run in own]
+        finals = [run.counts.final.get(metric) for run in own]
         known = [value for value in finals if value is not None]
         at_end = f"{told(metric)} {np.median(known):.4g}" if known else "no value"
         if target is not None:

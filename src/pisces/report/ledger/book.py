@@ -33,7 +33,7 @@ SEEN_KEPT, SEEN_APART_S = 60, 1.0  # moments remembered, to tell how fast a run 
 class Seen:
     """How far the run was at a moment of ours."""
 
-    wall_s: float
+    on_the_wall_at: float
     at: float
     version: int
     num_updates: int
@@ -57,6 +57,13 @@ class Ledger:
         self.revision = 0
         self.clock = clock
         self._begin()
+
+    @classmethod
+    def whole(cls, folder: Path) -> Ledger:
+        """That of all there is now, or of all up to a problem."""
+        ledger = cls(folder)
+        ledger.read()
+        return ledger
 
     def _begin(self) -> None:
         """Nothing is read yet."""
@@ -95,7 +102,7 @@ class Ledger:
         """Its mark is of before it is read: what changes in between is read again."""
         self._config, self.run = mark_of(self.path / CONFIG), Run(self.path)
 
-    def _read(self, until_s: float | None) -> None:
+    def _read(self, until_at: float | None) -> None:
         # A run's log is there before its config is, and a resume may write another.
         if mark_of(self.path / CONFIG) != self._config:
             self._look_at_config()
@@ -109,7 +116,7 @@ class Ledger:
                     self._change()
                     now = self.follower.look()
                 self._inode = now.inode
-                self._take(file, until_s)
+                self._take(file, until_at)
         except OSError as error:
             self._lose(error)
             return
@@ -133,7 +140,7 @@ class Ledger:
         file.seek(self.follower.position)
         return file.read(len(self._damaged)) != self._damaged
 
-    def _take(self, file: BinaryIO, until_s: float | None) -> None:
+    def _take(self, file: BinaryIO, until_at: float | None) -> None:
         """Chunk by chunk, at least one."""
         if self.problem is not None:
             return
@@ -150,7 +157,7 @@ class Ledger:
             if num < len(lines):
                 self._stop_at(lines[num], is_last=self.follower.is_last(file, lines[num : num + 1]))
                 break
-            if until_s is not None and self.clock() >= until_s:
+            if until_at is not None and self.clock() >= until_at:
                 return
         self.is_whole = True
 
@@ -187,7 +194,7 @@ class Ledger:
     def _note_seen(self) -> None:
         """Remember how far the run is, once all is read that there was when we came."""
         notes, now = self.notes, self.clock()
-        if not self.is_whole or (self.seen and now - self.seen[-1].wall_s < SEEN_APART_S):
+        if not self.is_whole or (self.seen and now - self.seen[-1].on_the_wall_at < SEEN_APART_S):
             return
         self.seen.append(Seen(now, notes.at, notes.version, notes.counts["arrived"]))
 

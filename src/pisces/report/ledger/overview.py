@@ -13,7 +13,6 @@ from pisces.report.ledger.book import Ledger
 from pisces.report.ledger.rows import STATUSES, status_codes
 from pisces.report.ledger.summary import (
     ReadRun,
-    aim_of,
     counted,
     is_target_known,
     reached_at,
@@ -78,7 +77,7 @@ class Overview:
     num_aggregated: int
     num_dropped: int
     num_failed: int
-    num_called_off: int
+    num_given_up: int  # called off by the protocol
     num_under_way: int  # when the run stopped
     num_tasks_left: int  # whose client left
     num_outliers: int
@@ -107,7 +106,7 @@ def overview(ledger: Ledger) -> Overview:
 
 def _overview(ledger: Ledger) -> Overview:
     run, notes, total = ReadRun.of(ledger), ledger.notes, counted(ledger)
-    state, metric, target = _state(ledger), *aim_of(ledger)
+    state, (metric, target) = _state(ledger), run.aim
     rest = left(ledger, is_over=state == "finished")
     codes = np.bincount(status_codes(ledger), minlength=len(STATUSES))
     num_of = dict(zip(STATUSES, codes.tolist(), strict=True))
@@ -125,33 +124,33 @@ def _overview(ledger: Ledger) -> Overview:
         num_lines=notes.num_lines,
         version=notes.version,
         metric=metric,
-        value=total["final"].get(metric),
-        best=total["best"].get(metric),
+        value=None if metric is None else total.final.get(metric),
+        best=None if metric is None else total.best.get(metric),
         target=target,
         is_target_known=is_target_known(ledger),
         time_to_target_s=None if metric is None else reached_at(ledger, target, metric),
         concurrency=concurrency if type(concurrency) is int else None,
-        num_clients=total["num_clients"],
-        num_worked=total["num_clients_started"],
+        num_clients=total.num_clients,
+        num_worked=total.num_clients_started,
         num_running=notes.num_running,
         num_idle=num_of["idle"] + num_of["new"],
         num_buffered=notes.num_waiting,
         num_gone=num_of["gone"],
         num_distrusted=num_of["distrusted"],
-        num_started=total["num_started"],
-        num_updates=total["num_updates"],
-        num_aggregated=total["num_aggregated"],
-        num_dropped=total["num_dropped"],
-        num_failed=total["num_failed"],
-        num_called_off=total["num_called_off"] - total["num_under_way"],
-        num_under_way=total["num_under_way"],
+        num_started=total.num_started,
+        num_updates=total.num_updates,
+        num_aggregated=total.num_aggregated,
+        num_dropped=total.num_dropped,
+        num_failed=total.num_failed,
+        num_given_up=total.num_given_up,
+        num_under_way=total.num_under_way,
         num_tasks_left=int(np.count_nonzero(notes.tasks["outcome"] == LEFT)),
-        num_outliers=total["num_outliers"],
+        num_outliers=total.num_outliers,
         updates_per_s=_updates_per_s(ledger),
         updates_per_wall_s=speeds.get("updates"),
         staleness_now=_staleness_now(ledger),
-        staleness_mean=total["mean_staleness"],
-        staleness_max=total["max_staleness"],
+        staleness_mean=total.mean_staleness,
+        staleness_max=total.max_staleness,
         staleness_bound=bound_of(ledger),
         share_done=rest.share_done,
         limit=rest.limit,

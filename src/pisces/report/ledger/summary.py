@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,45 +14,45 @@ import numpy as np
 from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.record.sound import is_summary
-from pisces.record.summary import own_goal, time_to_target
+from pisces.record.summary import Counts, time_to_target
 from pisces.record.writer import SUMMARY, read_file
 from pisces.report.arrays import Floats
 from pisces.report.ledger.book import Ledger
 from pisces.stop import best
 
 
-def counted(ledger: Ledger) -> dict[str, Any]:
-    """All counts by name, as `Tally.summary` has them."""
+def counted(ledger: Ledger) -> Counts:
+    """All counts, as a `Tally` has them."""
     with ledger.lock:
         return _counted(ledger)
 
 
-def _counted(ledger: Ledger) -> dict[str, Any]:
+def _counted(ledger: Ledger) -> Counts:
     notes, counts = ledger.notes, ledger.notes.counts
     num = notes.staleness.total()
     total = sum(staleness * times for staleness, times in notes.staleness.items())
     clients = notes.clients
-    return {
-        "reason": notes.reason,
-        "at": notes.at,
-        "versions": notes.version,
-        "num_clients": int(np.count_nonzero(clients["joined_line"] >= 0)),
-        "num_clients_started": int(np.count_nonzero(clients["picks"])),
-        "num_started": counts["started"],
-        "num_updates": counts["arrived"],
-        "num_aggregated": num,
-        "num_dropped": counts["dropped"],
-        "num_failed": counts["failed"] - notes.num_called_off,
-        "num_called_off": notes.num_called_off,
-        "num_under_way": notes.num_under_way,
-        "num_left": counts["left"],
-        "max_staleness": max(notes.staleness, default=None),
-        "mean_staleness": total / num if num else None,
-        "num_outliers": counts["outlier"],
-        "distrusted": sorted(clients["client"][clients["distrusted_line"] >= 0].tolist()),
-        "final": {name: last_of(ledger, name) for name in ledger.metrics},
-        "best": {name: best_of(ledger, name) for name in ledger.metrics},
-    }
+    return Counts(
+        reason=notes.reason,
+        at=notes.at,
+        versions=notes.version,
+        num_clients=int(np.count_nonzero(clients["joined_line"] >= 0)),
+        num_clients_started=int(np.count_nonzero(clients["picks"])),
+        num_started=counts["started"],
+        num_updates=counts["arrived"],
+        num_aggregated=num,
+        num_dropped=counts["dropped"],
+        num_failed=counts["failed"] - notes.num_called_off,
+        num_called_off=notes.num_called_off,
+        num_under_way=notes.num_under_way,
+        num_left=counts["left"],
+        max_staleness=max(notes.staleness, default=None),
+        mean_staleness=total / num if num else None,
+        num_outliers=counts["outlier"],
+        distrusted=sorted(clients["client"][clients["distrusted_line"] >= 0].tolist()),
+        final={name: last_of(ledger, name) for name in ledger.metrics},
+        best={name: best_of(ledger, name) for name in ledger.metrics},
+    )
 
 
 def last_of(ledger: Ledger, metric: str) -> float | None:
@@ -72,23 +73,6 @@ def reached_at(ledger: Ledger, target: float | None, metric: str) -> float | Non
         return None
     times, values = ledger.curve(metric)
     return time_to_target(zip(times.tolist(), values.tolist(), strict=True), target, metric)
-
-
-def aim_of(ledger: Ledger) -> tuple[str | None, float | None]:
-    """The metric a run is about, and its target; None is what is not known."""
-    told = _stop(ledger)
-    return own_goal(told["metric"], ledger.metrics, told["target"])
-
-
-def _stop(ledger: Ledger) -> dict[str, Any]:
-    """As the config has it, or the summary where a program made the run."""
-    told = {key: ledger.setting("stop", key) for key in ("metric", "target")}
-    if None in told.values() and _is_told_later(ledger):
-        later = _summary(ledger)
-        told = {key: later.get(key) if own is None else own for key, own in told.items()}
-    target = told["target"]
-    is_number = type(target) in (int, float) and math.isfinite(target)
-    return {**told, "target": float(target) if is_number else None}
 
 
 def is_target_known(ledger: Ledger) -> bool:
@@ -116,12 +100,6 @@ def _summary(ledger: Ledger) -> dict[str, Any]:
     return {}
 
 
-def wall_s(ledger: Ledger) -> float | None:
-    """How long the run took on the wall, which its summary tells when it is over."""
-    found = _summary(ledger).get("wall_s")
-    return float(found) if isinstance(found, (int, float)) else None
-
-
 @dataclass(frozen=True)
 class ReadRun(Run):
     """A run whose log is read already: what comparisons ask is answered from its ledger."""
@@ -142,11 +120,19 @@ class ReadRun(Run):
             return {}
 
     @property
-    def summary(self) -> dict[str, Any]:
-        """Counted from the ledger; `wall_s` only of a run that is over."""
+    def counts(self) -> Counts:
+        """Counted from the ledger."""
+        return counted(self.ledger)
+
+    @property
+    def metrics(self) -> Collection[str]:
+        """By which it was evaluated so far."""
+        return self.ledger.metrics
+
+    def told_at_its_end(self, key: str) -> Any:
+        """What its summary says, if that is of this end: one may lie there from before a resume."""
         with self.ledger.lock:
-            wall = {"wall_s": wall_s(self.ledger)}
-            return {**counted(self.ledger), **_stop(self.ledger), **wall}
+            return _summary(self.ledger).get(key)
 
     def curve(self, metric: str = "accuracy") -> tuple[Floats, Floats]:
         """Instants and values of a metric; none where it was never evaluated."""

@@ -85,7 +85,7 @@ def speeds_of(ledger: Ledger) -> Mapping[str, float]:
     """What is gained per second on the wall: by what we saw, or else by the times of the files."""
     last = _now(ledger)
     first = ledger.seen[0] if ledger.seen else last
-    span_s = last.wall_s - first.wall_s
+    span_s = last.on_the_wall_at - first.on_the_wall_at
     if span_s < LEAST_SEEN_S or first.at == last.at:
         first, span_s = Seen(0.0, 0.0, 0, 0), _written_for_s(ledger)
     if span_s <= 0:

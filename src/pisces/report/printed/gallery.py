@@ -14,7 +14,7 @@ from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
 from pisces.report.arrays import Ints
 from pisces.report.compare import drawn_of, grouped
-from pisces.report.goal import Goal
+from pisces.report.goal import SAY_ONE, Goal
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.notes import Notes
 from pisces.report.ledger.rows import count_or_none
@@ -46,8 +46,7 @@ class Material:
     def notes(self) -> Notes:
         """All that the log of the only run tells."""
         (run,) = self.all_runs
-        ledger = Ledger(run.path)
-        ledger.read()
+        ledger = Ledger.whole(run.path)
         if ledger.problem is not None:
             raise RunError(ledger.problem)
         return ledger.notes
@@ -72,7 +71,7 @@ class Picture:
         if self.of_one and len(material.all_runs) > 1:
             return f"of one run only, and there are {len(material.all_runs)}: give one run folder"
         if self.needs_target and material.asked.target is None:
-            return "there is no target: say one with --target 0.9"
+            return SAY_ONE
         if self.needs_target and material.goal.target is None:
             return "none of these runs has come to its end: finish one"
         return None
@@ -116,11 +115,11 @@ def _times_columns(material: Material) -> Columns:
         (
             *_who(run),
             run.time_to_target(material.goal.needed, material.goal.metric),
-            run.summary["at"],
+            run.counts.at,
         )
         for run in material.runs
     ]
-    return _columns(("protocol", "seed", "time_to_target_s", "ended_s"), rows)
+    return _columns(("protocol", "seed", "time_to_target_s", "ended_at"), rows)
 
 
 def _staleness_columns(material: Material) -> Columns:

@@ -29,7 +29,7 @@ class Part:
         """Counted from its log."""
         tally = run.tally()
         part = tally.involvement()
-        distrusted = np.isin(part.clients, tally.summary()["distrusted"])
+        distrusted = np.isin(part.clients, tally.counts().distrusted)
         return cls(part.num_examples, part.num_started, distrusted)
 
 

@@ -188,14 +188,14 @@ def _median_time(times: Sequence[float | None]) -> float:
 
 
 def _median_s(group: _Group, target: float, metric: str) -> Ends:
-    times = [(run.time_to_target(target, metric), run.summary["at"]) for run in group.runs]
+    times = [(run.time_to_target(target, metric), run.counts.at) for run in group.runs]
     return median_between([time_between(time, end) for time, end in times])
 
 
 def _draw_times(axes: Axes, place: int, group: _Group, target: float, metric: str) -> None:
     times = [run.time_to_target(target, metric) for run in group.runs]
     (least, most), colour = _median_s(group, target, metric), group.style.colour
-    ended = [run.summary["at"] for run, time in zip(group.runs, times, strict=True) if time is None]
+    ended = [run.counts.at for run, time in zip(group.runs, times, strict=True) if time is None]
     look = {"alpha": 0.6} if most < math.inf else {"alpha": 0.2, "hatch": "///"}
     axes.barh(place, least, height=0.7, color=colour, **look)
     met = [time for time in times if time is not None]

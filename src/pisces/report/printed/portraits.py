@@ -27,13 +27,13 @@ SKEWED = 10  # times the median: a scale that shows the largest would hide the o
 MANY = 4000  # dots; more are drawn fainter, or nothing but a block of colour is seen
 MAP = "viridis_r"  # fresh is bright; told apart also by the colour-blind, and in grey
 # Colour and hatch, for who sees no colours. Fewer kinds than pages have, and greyer: `SAME_AS`.
-FATES: Mapping[Outcome, tuple[str, str]] = {
+LOOKS: Mapping[Outcome, tuple[str, str]] = {
     "dropped": (PINK, "\\\\\\\\"),
     "failed": (ORANGE, "////"),
     "called off": ("0.5", "...."),
     "cut off": ("0.88", ""),
 }
-FATE_WORDS: Mapping[Outcome, str] = {
+OUTCOME_WORDS: Mapping[Outcome, str] = {
     "dropped": "dropped",
     "failed": "failed or left",
     "called off": "called off",
@@ -113,13 +113,13 @@ def _draw_bars(figure: Figure, axes: Axes, notes: Notes, shown: Shown) -> None:
         bar = figure.colorbar(bars, ax=axes, label="staleness (versions)", pad=0.01, aspect=30)
         bar.ax.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         bar.outline.set_visible(False)
-    fates = np.array([SAME_AS.get(outcome, outcome) for outcome in OUTCOMES])[outcomes]
-    seen = dict.fromkeys(fates[~is_used].tolist())
-    for fate in seen:
-        colour, hatch = FATES[fate]
+    looks = np.array([SAME_AS.get(outcome, outcome) for outcome in OUTCOMES])[outcomes]
+    seen = dict.fromkeys(looks[~is_used].tolist())
+    for outcome in seen:
+        colour, hatch = LOOKS[outcome]
         axes.add_collection(
             PolyCollection(
-                boxes[fates == fate],
+                boxes[looks == outcome],
                 facecolors=colour,
                 hatch=hatch,
                 edgecolors="white",
@@ -127,9 +127,9 @@ def _draw_bars(figure: Figure, axes: Axes, notes: Notes, shown: Shown) -> None:
             )
         )
     keys = [
-        Patch(facecolor=FATES[fate][0], hatch=FATES[fate][1], edgecolor="white", label=words)
-        for fate, words in FATE_WORDS.items()
-        if fate in seen
+        Patch(facecolor=LOOKS[outcome][0], hatch=LOOKS[outcome][1], edgecolor="white", label=words)
+        for outcome, words in OUTCOME_WORDS.items()
+        if outcome in seen
     ]
     if keys:
         figure.legend(
