@@ -197,8 +197,8 @@ def test_runs_about_different_metrics_are_compared_by_the_one_that_is_chosen(
         (run / "events.jsonl").write_text(lines)
     page = Page(tmp_path)
     told = page.told("compare", run=["accuracy", "loss"])
-    for figure in told["figures"]:
-        assert "different metrics (accuracy, loss): choose one" in figure["words"]
+    assert told["figures"] == []
+    assert "different metrics (accuracy, loss): choose one" in told["notes"][0]
     assert len(told["costs"]) == 2
     curves, *_ = page.told("compare", run=["accuracy", "loss"], metric="loss")["figures"]
     assert [trace["y"] for trace in curves["data"]] == [[8], [4]]
@@ -211,9 +211,9 @@ def test_runs_of_other_worlds_are_compared_with_a_warning(tmp_path: Path) -> Non
     make_run(tmp_path / "untold", some_lines())
     (tmp_path / "untold" / "config.toml").unlink()
     page = Page(tmp_path)
-    assert page.told("compare", run=["untold", "deep/one", "deep/same"])["note"] is None
-    assert page.told("compare", run=["untold"])["note"] is None
-    note = page.told("compare", run=["untold", "deep/one", "deep/same", "deep/other"])["note"]
+    assert page.told("compare", run=["untold", "deep/one", "deep/same"])["notes"] == []
+    assert page.told("compare", run=["untold"])["notes"] == []
+    (note,) = page.told("compare", run=["untold", "deep/one", "deep/same", "deep/other"])["notes"]
     assert "not the same world: deep/one and deep/other differ in data.dataset;" in note
     assert str(tmp_path) not in note
 

@@ -103,6 +103,12 @@ def drawn(tab: Tab, num: int = 1) -> None:
     tab.until("([num]) => document.querySelectorAll('.plot .main-svg').length >= num", num)
 
 
+def asked_again(tab: Tab, num: int = 2) -> None:
+    """Wait until the page has had so many more answers, whatever they were."""
+    done = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/api/')).length"
+    tab.until(f"([num]) => {done} >= num", tab.page.evaluate(done) + num)
+
+
 class Writer:
     """Writes a log a few lines at a time, as a run would."""
 
@@ -398,7 +404,7 @@ def test_decisions_are_turned_and_chosen_by_fate(server: Server, open_tab: OpenT
     page = tab.page.get_by_label("Why it was picked or not")
     page.get_by_role("button", name="Next").click()
     page.get_by_text("21 to ").wait_for()
-    tab.page.wait_for_timeout(1500)  # fewer tasks than that do not turn it back
+    asked_again(tab, 4)  # fewer tasks than that do not turn it back
     assert page.get_by_text("21 to ").is_visible()
     page.get_by_label("Fate").select_option("picked")
     fates = "[...document.querySelectorAll('[aria-label=Decisions] td:nth-child(2)')]"
@@ -652,7 +658,7 @@ def test_a_row_that_cannot_be_made_is_told_for_as_long_as_it_is_there(
     tab = open_tab(server.link, ready=lambda page: page.route("**/api/runs*", answer))
     banner = tab.page.locator("#banner", has_text="stumbled")
     banner.wait_for()
-    tab.page.wait_for_timeout(2500)
+    asked_again(tab, 4)
     assert banner.is_visible()
     tab.page.goto("about:blank")
     tab.wrongs.clear()  # it was meant to stumble
@@ -716,12 +722,12 @@ def test_what_is_selected_and_where_the_focus_is_stays(tmp_path: Path, open_tab:
         tab = open_tab(server.link)
         command = tab.page.get_by_text("pisces demo", exact=True)
         command.evaluate("(code) => getSelection().selectAllChildren(code)")
-        tab.page.wait_for_timeout(1500)
+        asked_again(tab, 4)
         assert tab.page.evaluate("String(getSelection())") == "pisces demo"
 
         tab.page.goto(of(server, "later"))
         tab.page.locator("main").get_by_role("link", name="All runs").focus()
-        tab.page.wait_for_timeout(1500)
+        asked_again(tab, 4)
         assert tab.page.evaluate(FOCUSED) == "All runs"
         tab.expected = "status of 404"
 
@@ -741,7 +747,7 @@ def test_what_is_selected_and_where_the_focus_is_stays(tmp_path: Path, open_tab:
         tab.page.get_by_text("aggregated", exact=True).first.wait_for()
         assert str(tab.page.evaluate(FOCUSED)).startswith("Colour by")
         with Writer(run, lines[160:220]):
-            tab.page.wait_for_timeout(1500)
+            asked_again(tab, 4)
         assert str(tab.page.evaluate(FOCUSED)).startswith("Colour by")
 
 

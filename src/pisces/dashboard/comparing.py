@@ -43,7 +43,7 @@ def comparison(index: Index, asked: Asked) -> Answer:
     target, metric = asked.number("target"), asked.text("metric") or None
 
     def make() -> dict[str, Any]:
-        goal = _goal(ledgers, metric, target)
+        goal, no_goal = _goal(ledgers, metric, target)
         return {
             "runs": [
                 {
@@ -55,8 +55,8 @@ def comparison(index: Index, asked: Asked) -> Answer:
             ],
             "metrics": list(dict.fromkeys(name for one in ledgers for name in one.metrics)),
             "left_out": [{"id": name, "why": why} for name, why in left_out.items()],
-            "note": _other_worlds(found, ledgers),
-            "figures": [_drawn_or_why(index, figure, ledgers, goal) for figure in FIGURES],
+            "notes": [why for why in (_other_worlds(found, ledgers), no_goal) if why],
+            "figures": [_drawn_or_why(index, f, ledgers, goal) for f in FIGURES] if goal else [],
             "costs": [
                 {"run": watched.place.id, **asdict(cost)}
                 for watched, cost in zip(found, costs(ledgers), strict=True)
@@ -100,23 +100,25 @@ def _other_worlds(found: Sequence[Watched], ledgers: Sequence[Ledger]) -> str | 
     return f"{told}; their times do not say which protocol is faster"
 
 
-def _goal(ledgers: Sequence[Ledger], metric: str | None, target: float | None) -> Goal | str:
+def _goal(
+    ledgers: Sequence[Ledger], metric: str | None, target: float | None
+) -> tuple[Goal | None, str | None]:
     """What they are held against, or why there is no such thing."""
     try:
-        return Goal.watched(ledgers, metric, target)
+        return Goal.watched(ledgers, metric, target), None
     except PiscesError as error:
-        return str(error)
+        return None, str(error)
 
 
 def _drawn_or_why(
-    index: Index, figure: Callable[..., Figure], ledgers: Sequence[Ledger], goal: Goal | str
+    index: Index, figure: Callable[..., Figure], ledgers: Sequence[Ledger], goal: Goal
 ) -> dict[str, Any]:
     """A figure, or in its place why there is none: the others can be seen all the same.
 
     Words name runs as the list does: paths below the folder watched.
     """
     try:
-        made = drawn(nothing("", goal) if isinstance(goal, str) else figure(ledgers, goal))
+        made = drawn(figure(ledgers, goal))
     except PiscesError as error:
         made = drawn(nothing("", str(error)))
     return {**made, "words": hidden(made["words"], index.root)}

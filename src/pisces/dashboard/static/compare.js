@@ -65,10 +65,11 @@ export function comparePage({ query }) {
     const share = answer.runs.reduce((sum, run) => sum + run.share_read, 0) / answer.runs.length;
     fill(waiting, share < 1 ? reading(share) : null);
     const notes = answer.left_out.map(({ id, why }) => `${id} is left out: ${why}.`);
-    if (answer.note) notes.push(`${capital(answer.note)}.`);
+    notes.push(...answer.notes.map((note) => `${capital(note)}.`));
     fill(missing, notes.map((words) => el("p", { class: "problem", role: "status" }, words)));
     costs.setColumns(columns(answer.quantities), "costs");
     costs.show({ rows: answer.costs, found: answer.costs.length, first: 0 }, "");
+    pictures.forEach((picture, i) => { picture.element.hidden = i >= answer.figures.length; });
     await Promise.all(answer.figures.map((figure, i) => pictures[i].show(figure)));
   }
 
