@@ -37,6 +37,11 @@ def in_bytes(num: float | None) -> str:
     return f"{size:.1f} {unit}" if size >= 9.995 else f"{size:.2f} {unit}"
 
 
+def digits(value: float | None) -> str:
+    """A number in four digits: 0.8713, 12.35, 1.3e+04."""
+    return UNKNOWN if value is None else f"{value:.4g}"
+
+
 def counted(num: float, one: str, many: str | None = None) -> str:
     """`1 update`, `12,000 updates`."""
     return f"{num:,.0f} {one if num == 1 else many or f'{one}s'}"

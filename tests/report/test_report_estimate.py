@@ -7,7 +7,7 @@ import math
 import pytest
 
 from pisces.report.estimate import (
-    UNKNOWN,
+    ANYTHING,
     Ends,
     Estimate,
     difference,
@@ -57,12 +57,12 @@ def test_two_open_ends_of_three_make_it_a_bound() -> None:
         ((3.0, INF), (2.0, INF), (0.0, INF)),
         ((0.0, 0.0), (0.0, 0.0), (1.0, 1.0)),
         ((3.0, 3.0), (0.0, 0.0), (0.0, INF)),  # so many times nothing: not known
-        (UNKNOWN, (2.0, 2.0), (0.0, INF)),
-        (UNKNOWN, (0.0, 0.0), (0.0, INF)),
+        (ANYTHING, (2.0, 2.0), (0.0, INF)),
+        (ANYTHING, (0.0, 0.0), (0.0, INF)),
         ((3.0, 3.0), (0.0, 2.0), (1.5, INF)),
-        ((-1.0, -1.0), (2.0, 2.0), UNKNOWN),  # twice as much as less than nothing: no sense
-        ((1.0, 1.0), (-2.0, -2.0), UNKNOWN),
-        ((-1.0, 4.0), (2.0, 2.0), UNKNOWN),
+        ((-1.0, -1.0), (2.0, 2.0), ANYTHING),  # twice as much as less than nothing: no sense
+        ((1.0, 1.0), (-2.0, -2.0), ANYTHING),
+        ((-1.0, 4.0), (2.0, 2.0), ANYTHING),
     ],
 )
 def test_ratios_of_what_is_known(of: Ends, over: Ends, expected: Ends) -> None:
@@ -70,10 +70,10 @@ def test_ratios_of_what_is_known(of: Ends, over: Ends, expected: Ends) -> None:
 
 
 def test_a_median_between_infinities_may_be_anything() -> None:
-    found = estimate([(INF, INF), UNKNOWN])
+    found = estimate([(INF, INF), ANYTHING])
     assert found is not None
     assert (found.least, found.most) == (-INF, INF)
-    many = estimate([(INF, INF), UNKNOWN] * 4)  # also in the resamples
+    many = estimate([(INF, INF), ANYTHING] * 4)  # also in the resamples
     assert many is not None
     assert (many.least, many.most, many.low, many.high) == (-INF, INF, -INF, INF)
 
@@ -81,7 +81,7 @@ def test_a_median_between_infinities_may_be_anything() -> None:
 def test_differences_of_what_is_known() -> None:
     assert difference((3.0, 3.0), (2.0, 2.0)) == (1.0, 1.0)
     assert difference((3.0, INF), (2.0, 2.0)) == (1.0, INF)
-    assert difference(UNKNOWN, (2.0, 2.0)) == UNKNOWN
+    assert difference(ANYTHING, (2.0, 2.0)) == ANYTHING
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_differences_of_what_is_known() -> None:
         ([(0.0, 1.5), (0.4, INF)], ">= 0.2 (0.0 to ?)"),
         ([(0.0, 0.5), (0.4, 0.5)], "0.2 to 0.5 (0.0 to 0.5)"),
         ([(0.0, INF)], ">= 0.0"),
-        ([UNKNOWN], "?"),
+        ([ANYTHING], "?"),
         ([(INF, INF)], "?"),
         ([(2.0, 2.0), (2.0, 2.0)], "2.0"),
         ([], "-"),

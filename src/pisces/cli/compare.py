@@ -77,16 +77,16 @@ def compare(
       pisces compare my.toml --seeds 1-20 --target 0.9 --ray auto
     """
     base = tracked(config.load(file, changes or []), track)
-    goal = target if target is not None else base.stop.target
-    if goal is None:
+    target = base.stop.target if target is None else target
+    if target is None:
         raise ConfigError("compare needs a target to reach: --target 0.9, or stop.target")
-    base = base.model_copy(update={"stop": base.stop.model_copy(update={"target": goal})})
+    base = base.model_copy(update={"stop": base.stop.model_copy(update={"target": target})})
     folder = out or fresh_folder(f"{file.stem}-compare")
     chosen = all_that_run(base) if protocols.strip() == "all" else names(protocols)
     todo = jobs_of(base, chosen, numbers(seeds), folder)
     with left_in(folder, todo, quiet=quiet) as left:
         manner = manner_of(quiet=quiet, as_json=as_json)
-        run_and_show(todo, left, goal, folder, jobs, manner, ray=ray, as_json=as_json)
+        run_and_show(todo, left, target, folder, jobs, manner, ray=ray, as_json=as_json)
 
 
 def all_that_run(base: Config) -> list[str]:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pisces.cli.console import Json, print_json, stdout
-from pisces.quantities import UNKNOWN, duration
+from pisces.quantities import UNKNOWN, counted, duration
 from pisces.record.reader import Run
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _made(decision: Decision | None, terms: Terms) -> str:
     """What was made, and what the pace went by."""
     told = {key: value for key, value in terms.items() if value is not None and isfinite(value)}
     went_by = ", ".join(f"{key} {value:.4g}" for key, value in told.items())
-    num = 0 if decision is None else len(decision.tasks)
-    updates = f"{num} update{'s' if num > 1 else ''}"
-    made = "none" if decision is None else f"version {decision.version} of {updates}"
+    made = "none"
+    if decision is not None:
+        made = f"version {decision.version} of {counted(len(decision.tasks), 'update')}"
     return escape(f"{made}\n{went_by}" if went_by else made)

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pisces.errors import RunError
-from pisces.quantities import how_many, listed
+from pisces.quantities import UNKNOWN, how_many, listed
 from pisces.record.reader import Run
 from pisces.record.writer import CONFIG, read_file
 from pisces.report.markup import Html, Marked, table, tag
 from pisces.report.settings import MOST_SIDES, Side, common, sides
 
 MOST_LETTERS = 100_000  # of one config in the page
-MISSING = "-"
 
 
 def settings_of(runs: Sequence[Run]) -> list[Html]:
@@ -125,7 +124,7 @@ def _differences(columns: Sequence[Side], alike: dict[str, Any]) -> Html:
 
 def _row(key: str, columns: Sequence[Side]) -> list[str]:
     """The first is what the others are held against."""
-    texts = [_value(side.settings[key]) if key in side.settings else MISSING for side in columns]
+    texts = [_value(side.settings[key]) if key in side.settings else UNKNOWN for side in columns]
     return [key, texts[0], *(t if t == texts[0] else Marked(t) for t in texts[1:])]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from pisces.quantities import UNKNOWN, duration
+from pisces.quantities import UNKNOWN, digits, duration
 from pisces.record.summary import own_goal, time_to_target
 from pisces.report.styles import COLOURS
 from pisces.stop import Stop
@@ -86,7 +86,7 @@ def _facts(
     yield "ended", f"{summary.get('reason') or 'not finished'}, at {duration(summary['at'])}"
     yield "versions", f"{summary['versions']:,}"
     yield "updates", f"{summary['num_updates']:,}"
-    final, best = (_number(summary[part].get(metric)) for part in ("final", "best"))
+    final, best = (digits(summary[part].get(metric)) for part in ("final", "best"))
     yield f"{metric}, final and best", f"{final}, {best}"
     if target is not None:
         reached = time_to_target(points, target, metric)
@@ -96,10 +96,6 @@ def _facts(
     stale = UNKNOWN if mean is None else f"{mean:.1f}, {summary.get('max_staleness')}"
     yield "staleness, mean and max", stale
     yield "wall time", duration(summary.get("wall_s"))
-
-
-def _number(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.4g}"
 
 
 # --- the picture ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pisces.quantities import UNKNOWN
 from pisces.seeds import generator
 
 MIN_BOOTSTRAP = 5  # values; resampling fewer says less than their range
@@ -22,7 +23,7 @@ NUM_RESAMPLES = 10_000
 
 Bound: TypeAlias = Literal["", ">=", "<="]
 Ends: TypeAlias = tuple[float, float]
-UNKNOWN: Ends = (-math.inf, math.inf)
+ANYTHING: Ends = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Estimate:
         """The median, or what bounds it; None where there is no number."""
         if self.least == self.most:
             return (self.least if math.isfinite(self.least) else None), ""
-        if (self.least, self.most) == UNKNOWN:
+        if (self.least, self.most) == ANYTHING:
             return None, ""
         if self.most == math.inf or self.least > 0:
             return self.least, ">="
@@ -84,7 +85,7 @@ def medians_of(ends: NDArray[np.float64]) -> NDArray[np.float64]:
     """The medians of the lower and of the upper ends, which are the last axis."""
     with np.errstate(invalid="ignore"):
         medians = np.median(ends, axis=-2)
-    return np.where(np.isnan(medians), UNKNOWN, medians)  # midway between two infinities
+    return np.where(np.isnan(medians), ANYTHING, medians)  # midway between two infinities
 
 
 def bootstrap(ends: NDArray[np.float64]) -> Ends:
@@ -104,7 +105,7 @@ def ratio(of: Ends, over: Ends) -> Ends:
     Of what is not known at all it is assumed that it counts something, and is not negative.
     """
     if any(-math.inf < end < 0 for end in (*of, *over)):
-        return UNKNOWN
+        return ANYTHING
     if over == (0, 0) and of != (0, 0):
         return 0.0, math.inf
     return quotient(max(of[0], 0.0), over[1]), quotient(of[1], max(over[0], 0.0))
@@ -130,7 +131,7 @@ def times(value: float) -> str:
 def in_words(found: Estimate | None, text: Callable[[float], str]) -> str:
     """`1.5x (1.3x to 1.7x)`; a median that is only bounded is marked as such."""
     if found is None:
-        return "-"
+        return UNKNOWN
 
     def told(end: float) -> str:
         return text(end) if math.isfinite(end) else "?"

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pisces.quantities import duration, in_bytes, told
+from pisces.quantities import UNKNOWN, digits, duration, in_bytes, told
 from pisces.report.compare import Row
 from pisces.report.costs import QUANTITIES, Cost, Unit
 from pisces.report.goal import Goal
@@ -48,7 +48,7 @@ def comparison_table(rows: Sequence[Row], goal: Goal) -> Html:
             _number(row.versions),
             _number(row.updates),
             _number(row.max_staleness),
-            "-" if row.final is None else f"{row.final:.4g}",
+            digits(row.final),
             duration(row.wall_s),
         )
         for number, row in enumerate(rows)
@@ -72,7 +72,7 @@ def cost_table(costs: Sequence[Cost]) -> Html:
 def _singly(costs: Sequence[Cost], keys: Sequence[str]) -> Iterator[CostRow]:
     """A name says protocol and seed; where a run's folder is, is nobody's concern."""
     for cost in costs:
-        yield (cost.name, cost.reason or "-"), [getattr(cost, key) for key in keys]
+        yield (cost.name, cost.reason or UNKNOWN), [getattr(cost, key) for key in keys]
 
 
 def _medians(costs: Sequence[Cost], keys: Sequence[str]) -> Iterator[CostRow]:
@@ -89,9 +89,9 @@ def _told(key: str, value: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.4g}"
+    if value is None or not (float(value).is_integer() or abs(value) >= 1000):
+        return digits(value)
+    return f"{value:,.0f}"
 
 
 HOW_TOLD: Mapping[Unit, Callable[[float | None], str]] = {

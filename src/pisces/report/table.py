@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pisces.quantities import UNKNOWN, duration
+from pisces.quantities import UNKNOWN, digits, duration
 from pisces.record.reader import Run
 from pisces.report.compare import Row
 from pisces.report.estimate import MIN_BOOTSTRAP
@@ -125,7 +125,7 @@ def _cells(row: Row, *, is_reference: bool) -> tuple[str, ...]:
         _count(row.versions),
         _count(row.updates),
         _count(row.max_staleness),
-        _number(row.final),
+        digits(row.final),
         duration(row.wall_s),
     )
 
@@ -166,7 +166,7 @@ def _facts(run: Run, goal: Goal) -> list[tuple[str, str]]:
     else:  # then they were called off
         facts.insert(4, ("tasks under way at the end", _count(under_way)))
     facts += [
-        (f"{name}, final and best", f"{_number(s.final[name])}, {_number(s.best.get(name))}")
+        (f"{name}, final and best", f"{digits(s.final[name])}, {digits(s.best.get(name))}")
         for name in s.final
     ]
     if goal.target is not None:
@@ -189,7 +189,3 @@ def _staleness(mean: float | None, largest: int | None) -> str:
 
 def _count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
-
-
-def _number(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.4g}"

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from pisces.record.summary import time_to_target
 from pisces.report.arrays import Floats
-from pisces.report.estimate import UNKNOWN, Ends, time_between
+from pisces.report.estimate import ANYTHING, Ends, time_between
 from pisces.stop import best
 from pisces.study.facts import Facts
 
@@ -73,12 +73,12 @@ def _until_target(instants: Callable[[Facts], Floats]) -> Callable[[Facts], Ends
 
 
 def _final(facts: Facts) -> Ends:
-    return _exactly(facts.values[-1]) if len(facts.values) else UNKNOWN
+    return _exactly(facts.values[-1]) if len(facts.values) else ANYTHING
 
 
 def _best(facts: Facts) -> Ends:
     found = best(facts.values[~np.isnan(facts.values)].tolist(), facts.metric)
-    return UNKNOWN if found is None else _exactly(found)
+    return ANYTHING if found is None else _exactly(found)
 
 
 def _late_values(facts: Facts) -> tuple[Floats, Floats]:
@@ -88,14 +88,14 @@ def _late_values(facts: Facts) -> tuple[Floats, Floats]:
 
 def _late(facts: Facts) -> Ends:
     _, values = _late_values(facts)
-    return _exactly(values.mean()) if len(values) else UNKNOWN
+    return _exactly(values.mean()) if len(values) else ANYTHING
 
 
 def _late_sd(facts: Facts) -> Ends:
     """The spread about the straight line through the values: still learning is not rough."""
     times, values = _late_values(facts)
     if len(values) < 3 or np.isnan(values).any():
-        return UNKNOWN
+        return ANYTHING
     line = np.polynomial.Polynomial.fit(times, values, 1)
     spread = float(np.std(values - line(times), ddof=2))
     return _exactly(spread if spread >= LEAST_SD else 0.0)
@@ -110,30 +110,30 @@ def _all_staleness(facts: Facts) -> list[int]:
 
 def _mean_staleness(facts: Facts) -> Ends:
     pooled = _all_staleness(facts)
-    return _exactly(np.mean(pooled)) if pooled else UNKNOWN
+    return _exactly(np.mean(pooled)) if pooled else ANYTHING
 
 
 def _max_staleness(facts: Facts) -> Ends:
     pooled = _all_staleness(facts)
-    return _exactly(max(pooled)) if pooled else UNKNOWN
+    return _exactly(max(pooled)) if pooled else ANYTHING
 
 
 def _own_range(facts: Facts) -> Ends:
     """The most by which the staleness of any one client's updates varied."""
     ranges = [max(own) - min(own) for own in facts.staleness.values()]
-    return _exactly(max(ranges)) if ranges else UNKNOWN
+    return _exactly(max(ranges)) if ranges else ANYTHING
 
 
 def _clients_idle(facts: Facts) -> Ends:
     """How much of the concurrency that is allowed went unused."""
     if facts.end_s == 0:
-        return UNKNOWN
+        return ANYTHING
     return _exactly(1 - facts.running_s / (facts.end_s * facts.concurrency))
 
 
 def _updates_wait(facts: Facts) -> Ends:
     """The share of the time in which updates lay there because others were waited for."""
-    return _exactly(facts.buffered_s / facts.end_s) if facts.end_s else UNKNOWN
+    return _exactly(facts.buffered_s / facts.end_s) if facts.end_s else ANYTHING
 
 
 # --- who took part --------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def rank_correlation(x: ArrayLike, y: ArrayLike) -> Ends:
     """
     by_x, by_y = _ranks(np.asarray(x)), _ranks(np.asarray(y))
     if len(by_x) == 0 or np.ptp(by_x) == 0 or np.ptp(by_y) == 0:
-        return UNKNOWN
+        return ANYTHING
     return _exactly(np.corrcoef(by_x, by_y)[0, 1])
 
 
@@ -165,13 +165,13 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _distrusted(facts: Facts, among: Collection[int]) -> Ends:
-    return _exactly(len(facts.distrusted.intersection(among)) / len(among)) if among else UNKNOWN
+    return _exactly(len(facts.distrusted.intersection(among)) / len(among)) if among else ANYTHING
 
 
 def _corrupted_picked(facts: Facts) -> Ends:
     """How many of the tasks went to corrupted clients."""
     if not facts.corrupted or not facts.num_started:
-        return UNKNOWN
+        return ANYTHING
     bad = sum(facts.num_started.get(client, 0) for client in facts.corrupted)
     return _exactly(bad / sum(facts.num_started.values()))
 
@@ -179,7 +179,7 @@ def _corrupted_picked(facts: Facts) -> Ends:
 def _corrupted_used(facts: Facts) -> Ends:
     """How many of the updates in the model came from corrupted clients."""
     if not facts.corrupted or not facts.staleness:
-        return UNKNOWN
+        return ANYTHING
     bad = sum(len(facts.staleness.get(client, ())) for client in facts.corrupted)
     return _exactly(bad / len(_all_staleness(facts)))
 
@@ -190,7 +190,7 @@ def _honest(facts: Facts) -> Collection[int]:
 
 def _exactly(value: float | np.floating[Any]) -> Ends:
     known = float(value)
-    return UNKNOWN if math.isnan(known) else (known, known)
+    return ANYTHING if math.isnan(known) else (known, known)
 
 
 def _seconds(value: float) -> str:

@@ -22,7 +22,7 @@ from pisces.record.reader import Run
 from pisces.record.summary import time_to_target
 from pisces.record.writer import replace_file
 from pisces.report.arrays import Floats
-from pisces.report.estimate import UNKNOWN, Ends
+from pisces.report.estimate import ANYTHING, Ends
 from pisces.study.facts import Facts
 from pisces.study.measures import MEASURES, measure_all
 from pisces.study.plan import Picture
@@ -201,7 +201,7 @@ def _column(values: Iterable[float]) -> Column:
 
 def _rounded_ends(ends: Ends) -> Ends:
     low, high = (rounded(end) if math.isfinite(end) else end for end in ends)
-    return (UNKNOWN[0] if low is None else low, UNKNOWN[1] if high is None else high)
+    return (ANYTHING[0] if low is None else low, ANYTHING[1] if high is None else high)
 
 
 # --- results.json ---------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def _to_ends(name: str, value: Any) -> Ends:
     if len(pair) != 2:
         raise ValueError(f"{name} must be a number or two, not {value}")
     low, high = pair
-    return (UNKNOWN[0] if low is None else low, UNKNOWN[1] if high is None else high)
+    return (ANYTHING[0] if low is None else low, ANYTHING[1] if high is None else high)
 
 
 def _parsed(values: dict[str, Any]) -> Record:

@@ -22,6 +22,7 @@ from pisces.record.writer import MODEL, refuse_links
 FOLDER = "mlflow"
 ID = "pisces.id"  # the tag by which a run that goes on is found again
 REACH_S = 10.0  # for a server to answer at all
+MOST_NAME = 240
 MOST_METRICS, MOST_PARAMETERS = 1000, 100  # in one request
 _REFUSED = re.compile(r"[^\w\-. /:]", re.ASCII)  # in names
 
@@ -168,6 +169,3 @@ def reach(uri: str) -> None:
 def _named(name: str) -> str:
     """A name that MLflow takes."""
     return _REFUSED.sub("_", name)[:MOST_NAME]
-
-
-MOST_NAME = 240

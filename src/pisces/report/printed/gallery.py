@@ -32,15 +32,19 @@ class Material:
     all_runs: Sequence[Run]
     asked: Goal
 
-    @cached_property
+    @property
     def runs(self) -> Sequence[Run]:
         """Those that are drawn."""
-        return drawn_of(self.all_runs, self.asked)[0]
+        return self._drawn[0]
 
-    @cached_property
+    @property
     def goal(self) -> Goal:
         """With the target, where they are held to it."""
-        return drawn_of(self.all_runs, self.asked)[1]
+        return self._drawn[1]
+
+    @cached_property
+    def _drawn(self) -> tuple[Sequence[Run], Goal]:
+        return drawn_of(self.all_runs, self.asked)
 
     @cached_property
     def notes(self) -> Notes:
