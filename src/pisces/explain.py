@@ -53,7 +53,8 @@ def _rule(detail: ErrorDetails, key: str, keys: Sequence[str], owners: Mapping[s
         case "model_type" | "model_attributes_type" | "dict_type":
             rule = "must be a table"
         case "list_type" if isinstance(detail["input"], str):
-            rule = f"must be a list, such as {json.dumps([detail['input']])}"
+            names = [name.strip() for name in detail["input"].split(",")]
+            rule = f"must be a list, such as {json.dumps(names)}"
         case "list_type":
             rule = "must be a list"
         case _:

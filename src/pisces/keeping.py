@@ -28,6 +28,7 @@ from pisces.record.blobs import digest
 from pisces.record.checkpoint import MISFITS, Checkpoints, Saved, Store, misfit
 from pisces.record.keeper import Keeper
 from pisces.record.lines import Line
+from pisces.record.reader import Run
 from pisces.record.summary import Tally
 from pisces.record.writer import CHECKPOINTS, CONFIG, EVENTS, Position, RunFolder
 from pisces.stop import REASONS
@@ -260,6 +261,10 @@ class Kept:
             whys = "; ".join(refused)
             raise RunError(f"no checkpoint can be taken ({whys}); the log stays as it is; {again}")
         if self._folder.is_finished:
-            raise RunError(f"{path} is finished and has no {CHECKPOINTS} to go on from; {again}")
+            how = "was interrupted" if Run(path).counts.is_cut_short else "is finished"
+            raise RunError(
+                f"{path} {how} and has no {CHECKPOINTS} to go on from (runs of compare and "
+                f"reproduce have none: the same command makes them again); {again}"
+            )
         if (path / EVENTS).stat().st_size and self._tape is None:
             log.warning("%s has no checkpoint: it begins anew, and its log with it", path)

@@ -214,7 +214,7 @@ def test_ctrl_c_ends_a_comparison_cleanly(start: Callable[..., Any], small: str)
     assert process.returncode == 130
     told = "interrupted: 0 of 6 runs are done; the same command with --out o goes on\n"
     assert err.endswith(told)
-    assert err.count("under way to be saved") <= 1  # none, where both heard it first
+    assert err.count("under way to end") <= 1  # none, where both heard it first
     assert len(err.splitlines()) <= 2
     assert out.count("1 cut short") == 2
     assert "plot:" not in out  # quiet, but drawn
@@ -237,7 +237,7 @@ def test_sigterm_leaves_nothing_behind(start: Callable[..., Any], small: str, se
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     *waits, told = err.splitlines()
-    assert waits in ([], ["waiting for the run under way to be saved"])
+    assert waits in ([], ["waiting for the run under way to end"])
     assert waits or sent_to == "everybody"  # of whom the run may have heard it first
     assert told == "interrupted: 0 of 3 runs are done; the same command with --out o goes on"
     assert "1 cut short" in out

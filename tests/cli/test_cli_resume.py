@@ -267,7 +267,10 @@ def test_no_studies_are_slowed_down_by_it(pisces: Pisces, small: str) -> None:
     assert not list(Path("o").rglob("checkpoints"))
     ran = pisces("resume", "o/fedavg-seed1")
     assert ran.code == 2
-    assert "o/fedavg-seed1 is finished and has no checkpoints to go on from; make" in ran.err
+    assert (
+        "o/fedavg-seed1 is finished and has no checkpoints to go on from (runs of compare"
+        in ran.err
+    )
 
 
 # --- or says why it cannot ------------------------------------------------------------------------

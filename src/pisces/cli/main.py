@@ -15,6 +15,7 @@ Commands take half a second to import: whoever does not want to wait for them is
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -52,7 +53,9 @@ def main() -> None:
             raise
         context = getattr(error, "ctx", None)
         command = "pisces" if context is None else context.command_path
-        _refuse(f"{error.format_message().rstrip('.')}; see {command} --help")
+        # Both Typer and what it is made of may say what was meant.
+        message = re.sub(r"( Did you mean [^?]+\?)\1", r"\1", error.format_message())
+        _refuse(f"{message.rstrip('.')}; see {command} --help")
 
 
 @contextmanager

@@ -92,10 +92,13 @@ def client(index: Index, asked: Asked) -> Answer:
     number = asked.whole("client", None, 0, MOST_CLIENTS)
     first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", PAGE, 1, MAX_PAGE)
     first_task = asked.whole("first_task", 0, 0, ANY)
-    fate = asked.one_of("fate", FATES)
+    fate, until = asked.one_of("fate", FATES), asked.number("until")
 
     def make() -> dict[str, Any]:
-        return asdict(client_story(ledger, number, first, num, fate=fate, first_task=first_task))
+        found = client_story(
+            ledger, number, first, num, fate=fate, until=until, first_task=first_task
+        )
+        return asdict(found)
 
     return Answer(revision_of(index, ledger), make)
 

@@ -160,7 +160,7 @@ def _token(host: str, token: str | None) -> str | None:
     if len(token) < MIN_TOKEN or not all(c.isascii() and (c.isalnum() or c in "-_") for c in token):
         raise ConfigError(
             f"--token: at least {MIN_TOKEN} letters, digits, - or _ (it has {len(token)} "
-            "characters): leave it out, and one is made"
+            "characters): leave it out, and where others can reach the page one is made"
         )
     return token
 

@@ -26,6 +26,8 @@ NUM_TOLD = 3  # settings that differ, so that the message stays readable
 @contextmanager
 def left_in(folder: Path, jobs: Sequence[Job], *, quiet: bool = False) -> Iterator[list[Job]]:
     """The jobs not done yet in a folder, which is made; what stays empty is removed at the end."""
+    if (folder / EVENTS).exists():
+        raise RunError(f"{folder} is a run itself: choose another folder with --out")
     was_there = folder.exists()
     make_folder(folder)
     try:

@@ -124,8 +124,8 @@ class Standing:
 
     @property
     def share(self) -> float:
-        """How far it is on the way to the nearest limit; 0 where only a target would end it."""
-        if self.reason is not None:
+        """How far it is, or came, to the nearest limit; 0 where only a target would end it."""
+        if self.reason not in (None, "interrupted"):
             return 1.0
         limits = (
             (self.at, self.stop.time_s),

@@ -92,6 +92,11 @@ class Run:
         return self.is_served or (self.path / JOURNAL).is_dir() or self.is_of_flower
 
     @property
+    def is_of_a_program(self) -> bool:
+        """Was it made in Python, not by a command from a config?"""
+        return "made_in" in self.config
+
+    @property
     def is_of_flower(self) -> bool:
         """Did a Flower app make it?"""
         return self.config.get("made_in") == "Flower"

@@ -397,7 +397,7 @@ def test_why_by_hand(tmp_path: Path) -> None:
     assert "all slots went to newcomers" in at_four.why
     assert at_four.terms == {"utility": 20.0, "discount": 1.0, "score": 20.0}
     assert (at_six.fate, at_six.lowest) == ("passed over", 42.0)
-    assert at_six.why == "Free, but its score 20 is below 42, the least picked."
+    assert at_six.why == "Free, but its score 20 is below 42, the lowest that was picked."
     assert [d.fate for d in client_story(ledger, 1).decisions] == ["picked", "running", "picked"]
     assert client_story(ledger, 1).decisions[0].why == (
         "Picked: score 42 (utility 60, discount 0.7)."
@@ -468,7 +468,7 @@ def test_why_a_client_was_waiting_gone_or_distrusted(tmp_path: Path) -> None:
     assert client_story(ledger, 7).facts.credits == 0
     lot, back, gone, _ = client_story(ledger, 0).decisions[:4]
     assert (gone.fate, back.fate, lot.fate) == ("gone", "passed over", "passed over")
-    assert "is not below the least picked" in back.why  # 20 against 10
+    assert "is not below the lowest that was picked" in back.why  # 20 against 10
     assert "by lot" in lot.why
 
 

@@ -239,11 +239,20 @@ def test_what_is_empty_is_left_out_and_said(make_run: MakeRun, tmp_path: Path) -
     bare = Material([make_run("pisces", 1, {}, lines=LINES[:2])], goal())
     names = ["curve", "timeline", "intervals", "losses", "scores"]
     for kind in ("png", "csv"):
-        written, left_out = share(bare, kind, tmp_path / kind, names, 3.3)
-        assert written == []
+        written, left_out = share(bare, kind, tmp_path / kind, [], 3.3)
         assert "curve: nothing was evaluated" in left_out
         told = [name for words in left_out for name in words.split(": ")[0].split(", ")]
-        assert sorted(told) == sorted(names)
+        assert set(names) <= set(told)
+        assert sorted([*told, *(path.stem for path in written)]) == sorted(PICTURES)
+
+
+def test_where_a_figure_that_was_named_has_nothing_to_show_none_is_written(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    bare = Material([make_run("pisces", 1, {}, lines=LINES[:2])], goal())
+    for kind in ("png", "csv"):
+        with pytest.raises(RunError, match="'curve': nothing was evaluated; choose another"):
+            share(bare, kind, tmp_path / kind, ["involvement", "curve"], 3.3)
         assert not (tmp_path / kind).exists()
     with pytest.raises(RunError, match="'scores': no scores were written down"):
         picture(bare.all_runs, "scores", tmp_path / "it.pdf")
@@ -260,6 +269,11 @@ def test_what_cannot_be_drawn_of_several_is_said(
         "timeline, intervals, losses, scores: of one run only, and there are 2: give one run "
         "folder",
     ]
+
+
+def test_files_are_not_written_to_stdout(run: Run) -> None:
+    with pytest.raises(ConfigError, match="--csv writes files, and not to stdout"):
+        share(Material([run], goal()), "csv", Path("-"), ["curve"], 3.3)
 
 
 @pytest.mark.parametrize(("sizes", "is_row"), [((100, 100, 103), True), ((10, 50, 90), False)])

@@ -16,7 +16,8 @@ export function clientTab({ run, client, wake }) {
   const asked = { first: 0, num: 20 };
   const askedTasks = { first: 0, num: 20 };
   const decisions = new Table({ label: "Decisions", asked, changed: wake, columns: DECISIONS,
-    filter: { key: "fate", label: "Fate", options: Object.keys(FATES).map((fate) => [fate, fate]) } });
+    filter: { key: "fate", label: "Fate", options: Object.keys(FATES).map((fate) => [fate, fate]) },
+    extra: [el("label", {}, "Up to second", el("input", { type: "number", step: "any", on: { change: (event) => decisions.change({ until: event.target.value, first: 0 }) } }))] });
   const tasks = new Table({ label: "Tasks", asked: askedTasks, changed: wake, columns: TASKS });
   let seen = null;
 
@@ -35,7 +36,7 @@ export function clientTab({ run, client, wake }) {
     doubts.hidden = !story.num_outliers;
     say(fates, fateWords(story.fates));
     decisions.element.hidden = fates.hidden = Object.values(story.fates).every((num) => num === 0);
-    decisions.show({ rows: story.decisions, found: story.num_decisions, first: story.first }, "None of that kind: choose another fate.");
+    decisions.show({ rows: story.decisions, found: story.num_decisions, first: story.first }, "None such: choose another fate, or a later second.");
     tasks.show({ rows: story.tasks, found: story.num_tasks, first: story.first_task }, "It has not been started yet.");
   }
 
@@ -47,7 +48,7 @@ export function clientTab({ run, client, wake }) {
     el("div", { class: "head" }, el("p", { class: "path" }, el("a", { href: runLink(run, "clients") }, "All clients")),
       el("div", { class: "line" }, title, status)),
     content);
-  return { element, update };
+  return { element, update, title: `Client ${client}` };
 }
 
 function fateWords(fates) {

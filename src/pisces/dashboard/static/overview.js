@@ -32,15 +32,16 @@ export function overviewTab({ run, wake }) {
 
 function main(g) {
   const name = g.metric ?? "metric";
+  const now = g.reason === null ? "now" : "at the end";
   const clock = g.clock === "virtual" ? "virtual time" : "since it began";
   return [
-    [`${capital(name)} now`, told(g.value), g.best === null ? "not evaluated yet" : `best ${told(g.best)}`],
+    [`${capital(name)} ${now}`, told(g.value), g.best === null ? "not evaluated yet" : `best ${told(g.best)}`],
     ["Target", told(g.target), target(g)],
     ["Time", duration(g.at), clock],
     ["Time left", timeLeft(g) || UNKNOWN, left(g)],
     ["Versions", number(g.version), `${counted(g.num_aggregated, "update")} in them`],
     ["Throughput", g.updates_per_s === null ? UNKNOWN : `${number(g.updates_per_s)} /s`, throughput(g)],
-    ["Staleness now", number(g.staleness_now), staleness(g)],
+    [`Staleness ${now}`, number(g.staleness_now), staleness(g)],
   ];
 }
 
@@ -58,7 +59,8 @@ function left(g) {
 }
 
 function throughput(g) {
-  const own = g.clock === "virtual" ? "updates, virtual time" : "updates";
+  const when = g.reason === null ? "lately" : "on the whole";
+  const own = `updates ${when}${g.clock === "virtual" ? ", virtual time" : ""}`;
   return g.updates_per_wall_s === null || g.clock === "wall" ? own : `${own}; ${number(g.updates_per_wall_s)} /s by the wall`;
 }
 

@@ -30,7 +30,7 @@ export function runPage({ run, tab, client, wake }) {
   function open(name, number) {
     below?.close?.();
     const make = number && name === "clients" ? clientTab : (number ? missingTab : MAKE[name] ?? missingTab);
-    below = make({ run, name, client: number, wake });
+    below = { title: TABS[name], ...make({ run, name, client: number, wake }) };
     fill(body, below.element);
     for (const link of tabs.children) {
       if (link.dataset.tab === name) link.setAttribute("aria-current", number ? "true" : "page");
@@ -42,7 +42,7 @@ export function runPage({ run, tab, client, wake }) {
     const glance = await ask("overview", { run });
     if (glance !== seen) showHead(glance);
     seen = glance;
-    this.title = glance.name;
+    this.title = below.title ? `${below.title} · ${glance.name}` : glance.name;
     await below.update(ask, glance);
   }
 
@@ -79,12 +79,11 @@ function problemWords({ state, problem }) {
   return state === "sampled" ? SAMPLED : `The log cannot be read any further; what was read before is shown. ${problem}`;
 }
 
-function stateWords({ state, reason: why, silent_s: silent, problem }) {
+function stateWords({ state, reason: why, silent_s: silent, goes_on: who, problem }) {
   if (state === "damaged" || state === "sampled") return ""; // below it stands what to do
   if (problem) return "log damaged";
-  if (state === "silent") return `nobody has written for ${wallTime(silent)}; pisces resume goes on with it`;
-  if (state === "interrupted") return "pisces resume goes on with it";
-  if (state === "unbegun") return `nobody has written for ${wallTime(silent)}; pisces resume begins it`;
+  if (state === "silent" || state === "unbegun") return `nobody has written for ${wallTime(silent)}; ${who}`;
+  if (state === "interrupted") return who;
   return state === "finished" ? reason(why) : "";
 }
 

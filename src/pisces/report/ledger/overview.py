@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from pisces.errors import RunError
-from pisces.record.writer import SUMMARY
+from pisces.record.reader import Run
+from pisces.record.writer import CHECKPOINTS, SUMMARY
 from pisces.report.ledger.book import Ledger
 from pisces.report.ledger.rows import STATUSES, status_codes
 from pisces.report.ledger.summary import (
@@ -45,13 +46,15 @@ class Overview:
     and is not counted). `reason` is why it stopped. `at` counts the run's own
     seconds, by its `clock`; `silent_s`, `left_s` those of the wall. `staleness_now` is the mean of
     updates that wait, counted up to now, or else of those last aggregated. `updates_per_s` is over
-    the last tenth of the run, `updates_per_wall_s` as it was seen growing.
+    the last tenth of the run, or all of one that stopped; `updates_per_wall_s` as it was seen
+    growing.
     """
 
     name: str
     protocol: str
     seed: int | None
     state: State
+    goes_on: str | None  # who goes on with a run that was broken off, in words
     reason: str | None
     clock: Clock
     at: float
@@ -117,6 +120,7 @@ def _overview(ledger: Ledger) -> Overview:
         protocol=run.protocol,
         seed=run.seed,
         state=state,
+        goes_on=_who_goes_on(run, state),
         reason=notes.reason,
         clock="wall" if run.in_real_time else "virtual",
         at=notes.at,
@@ -185,10 +189,26 @@ def _state_before_lines(ledger: Ledger) -> State:
     return "unbegun" if (silent_s(ledger) or 0.0) > PATIENCE_S else "empty"
 
 
+def _who_goes_on(run: Run, state: State) -> str | None:
+    """Nobody needs to where it goes on, or is over."""
+    if state not in ("silent", "interrupted", "unbegun"):
+        return None
+    if run.is_of_flower:
+        return "its Flower app goes on with it, started with the same out"
+    if run.is_of_a_program:
+        by = "pisces.server.serve" if run.is_served else "pisces.simulate"
+        return f"{by}(..., resume=True) goes on with it"
+    if run.is_served:
+        return "pisces serve --resume goes on with it"
+    if state == "interrupted" and not (run.path / CHECKPOINTS).exists():
+        return "it has no checkpoints: the command that made it makes it again, with the same --out"
+    return f"pisces resume {'begins' if state == 'unbegun' else 'goes on with'} it"
+
+
 def _updates_per_s(ledger: Ledger) -> float | None:
-    """Arrivals per second of the run's own time, lately."""
+    """Arrivals per second of the run's own time: lately, or of one that is over on the whole."""
     now = ledger.notes.at
-    span_s = LATELY * now
+    span_s = now if ledger.notes.reason is not None else LATELY * now
     if span_s <= 0:
         return None
     at = ledger.notes.arrivals["at"]

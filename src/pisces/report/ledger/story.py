@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pisces.errors import RunError
+from pisces.report.arrays import Floats, Ints
 from pisces.report.ledger.book import Ledger
 from pisces.report.ledger.picks import SCORE
 from pisces.report.ledger.rows import ClientRow, count_or_none, number_or_none, row_of
@@ -73,7 +74,7 @@ class ClientStory:
     """Facts, a page of tasks and one of decisions of a client, newest first.
 
     `outcomes` count all its tasks, `fates` all decisions since it joined, of which `num_decisions`
-    are of the fate asked for. `is_doubted`: its last update was taken for an outlier and dropped.
+    are asked for. `is_doubted`: its last update was taken for an outlier and dropped.
     """
 
     facts: ClientRow
@@ -99,32 +100,52 @@ def client_story(
     num: int = 100,
     *,
     fate: Fate | None = None,
+    until: float | None = None,
     first_task: int = 0,
 ) -> ClientStory:
     """The client's story; a client that never turned up is a `RunError`.
 
-    Pages are of `num` decisions from the `first` on, all or those of one `fate`, and of as many
-    tasks from the `first_task` on.
+    Pages are of `num` decisions from the `first` on, all or those of one `fate`, or up to an
+    instant, and of as many tasks from the `first_task` on.
     """
     with ledger.lock:
         row = ledger.notes.row_of_client.get(client)
         if row is None:
             raise RunError(f"{ledger.path} tells of no client {client}: choose one that joined")
-        return _story(ledger, row, (max(0, first), max(0, first_task)), max(0, num), fate)
+        part = Excerpt(max(0, first), max(0, num), fate, until, max(0, first_task))
+        return _story(ledger, row, part)
 
 
-def _story(
-    ledger: Ledger, row: int, firsts: tuple[int, int], num: int, fate: Fate | None
-) -> ClientStory:
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Which part of a story is asked for."""
+
+    first: int
+    num: int
+    fate: Fate | None
+    until: float | None
+    first_task: int
+
+    def among(self, codes: Ints, at: Floats) -> Ints:
+        """Places of the decisions that are asked for, of all with these fates and instants."""
+        is_wanted = np.full(len(codes), True)
+        if self.fate is not None:
+            is_wanted &= codes == FATES.index(self.fate)
+        if self.until is not None:
+            is_wanted &= at <= self.until
+        return np.flatnonzero(is_wanted)
+
+
+def _story(ledger: Ledger, row: int, part: Excerpt) -> ClientStory:
     notes = ledger.notes
     clients, tasks = notes.clients, notes.tasks
     own = np.flatnonzero(tasks["client"] == row)
     since = int(np.searchsorted(notes.picks.decisions["line"], clients["joined_line"][row]))
-    first, first_task = firsts
     history = History(ledger, row, own)
     codes = history.fates(since)
-    wanted = np.flatnonzero(codes == FATES.index(fate)) if fate else np.arange(len(codes))
-    page = wanted[::-1][first : first + num].tolist()
+    wanted = part.among(codes, notes.picks.decisions["at"][since:])
+    page = wanted[::-1][part.first : part.first + part.num].tolist()
+    newest = own[::-1][part.first_task : part.first_task + part.num].tolist()
     counts = np.bincount(codes, minlength=len(FATES)).tolist()
     outcomes = np.bincount(tasks["outcome"][own], minlength=len(OUTCOMES)).tolist()
     return ClientStory(
@@ -135,12 +156,12 @@ def _story(
         is_doubted=_is_doubted(tasks, own),
         num_tasks=len(own),
         outcomes=dict(zip(OUTCOMES, outcomes, strict=True)),
-        tasks=tuple(_task(ledger, int(task)) for task in own[::-1][first_task : first_task + num]),
-        first_task=first_task,
+        tasks=tuple(_task(ledger, task) for task in newest),
+        first_task=part.first_task,
         fates=dict(zip(FATES, counts, strict=True)),
         num_decisions=len(wanted),
         decisions=tuple(history.decision(since + place, FATES[codes[place]]) for place in page),
-        first=first,
+        first=part.first,
         note=None if ledger.has_decisions else NO_DECISIONS,
     )
 
@@ -259,12 +280,14 @@ def why(fate: Fate, decision: dict[str, Any], terms: dict[str, float | None]) ->
     if math.isnan(lowest):
         return f"Free with {_told(terms)}, but all slots went to newcomers drawn by lot."
     if score < lowest:
-        return f"Free, but its score {score:.4g} is below {lowest:.4g}, the least picked."
+        return f"Free, but its score {score:.4g} is below {lowest:.4g}, the lowest that was picked."
     if score == lowest:
-        return f"Free; its score {score:.4g} is that of the least picked, as far as the log tells."
+        return (
+            f"Free; its score {score:.4g} is the lowest that was picked, as far as the log tells."
+        )
     return (
-        f"Free; its score as last recorded, {score:.4g}, is not below the least picked "
-        f"({lowest:.4g}): it had changed by then, or chance has a say."
+        f"Free; its score as last recorded, {score:.4g}, is not below the lowest "
+        f"that was picked ({lowest:.4g}): it had changed by then, or chance has a say."
     )
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,10 @@ def picture(
     """
     path, material = drawable(path), Material(runs, goal or Goal.of(runs))
     chosen([name], material)
-    if not _draw(name, material, path, Paper(width_of(width))):
-        raise RunError(f"figure {name!r}: {PICTURES[name].empty}; choose another")
+    writer = _writer("", name, material, path, width_of(width))
+    if writer is None:
+        raise _nothing_of(name)
+    writer()
 
 
 def table(
@@ -66,20 +69,28 @@ def share(
 ) -> tuple[list[Path], list[str]]:
     """Write figures, or the numbers behind them, to a folder or, of one, to a file.
 
-    Says which files were written, and what was left out and why.
+    Says which files were written, and what was left out and why. Where one that was named cannot be
+    made, nothing is written.
     """
     pictures = chosen(names, material)
     paths = _places(kind, place, list(pictures), is_chosen=bool(names))
-    written: list[Path] = []
+    writers: dict[Path, Callable[[], None]] = {}
     left_out = {} if names else _left_out(material)
     for name, path in paths.items():
-        is_csv = kind == "csv"
-        done = _tell(name, material, path) if is_csv else _draw(name, material, path, Paper(width))
-        if done:
-            written.append(path)
+        writer = _writer(kind, name, material, path, width)
+        if writer is not None:
+            writers[path] = writer
+        elif names:
+            raise _nothing_of(name)
         else:
             left_out.setdefault(pictures[name].empty, []).append(name)
-    return written, [f"{', '.join(which)}: {why}" for why, which in left_out.items()]
+    for write in writers.values():
+        write()
+    return [*writers], [f"{', '.join(which)}: {why}" for why, which in left_out.items()]
+
+
+def _nothing_of(name: str) -> RunError:
+    return RunError(f"figure {name!r}: {PICTURES[name].empty}; choose another")
 
 
 def _left_out(material: Material) -> dict[str, list[str]]:
@@ -127,23 +138,22 @@ def _cell(value: Any) -> Any:
     return ("'" if value.startswith(FORMULAS) else "") + value.replace("\r", " ")
 
 
-def _tell(name: str, material: Material, path: Path) -> bool:
-    columns = PICTURES[name].columns(material)
-    has_rows = any(len(column) for column in columns.values())
-    if has_rows:
-        write_csv(path, columns)
-    return has_rows
-
-
-def _draw(name: str, material: Material, path: Path, paper: Paper) -> bool:
+def _writer(
+    kind: str, name: str, material: Material, path: Path, width: float
+) -> Callable[[], None] | None:
+    """What writes the figure, or its numbers, to the file; None where there is nothing."""
+    if kind == "csv":
+        columns = PICTURES[name].columns(material)
+        return partial(write_csv, path, columns) if any(map(len, columns.values())) else None
+    paper = Paper(width)
     figure = drawn(name, material, paper)
-    if figure is not None:
-        save(figure, path, paper)
-    return figure is not None
+    return None if figure is None else partial(save, figure, path, paper)
 
 
 def _places(kind: str, place: Path, names: Sequence[str], *, is_chosen: bool) -> dict[str, Path]:
     """A path for each: in a folder, or the file itself where there is one figure."""
+    if str(place) == "-":
+        raise ConfigError(f"--{kind} writes files, and not to stdout: name a folder or a file")
     suffix = place.suffix.lower().removeprefix(".")
     if suffix in FILES and suffix != kind:
         raise ConfigError(f"--{kind} writes .{kind} files, not {place.name!r}: change its suffix")
