@@ -389,7 +389,7 @@ CONFIGS = some(
     train=some(learning_rate=positive, clip_norm=positive, device=st.text(max_size=5)),
     latency=LATENCIES,
     evaluate=some(every_versions=st.integers(1, 99)),
-    stop=some(versions=st.integers(1, 99), target=st.floats(-1e9, 1e9)),
+    stop=some(versions=st.integers(1, 99), target=st.floats(-1e9, 1.0)),
     protocols=st.dictionaries(
         st.sampled_from(["pisces", "fedbuff", "pisces-without-guard"]),
         st.dictionaries(st.sampled_from("abc"), st.one_of(st.integers(), st.text(max_size=4))),

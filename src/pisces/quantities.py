@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 UNKNOWN = "-"
@@ -74,6 +75,11 @@ def plain_text(text: str, *, but: str = "") -> str:
     A terminal would obey some of them, and no font knows the halves of a character.
     """
     return "".join(c if c.isprintable() or c in but else "?" for c in text)
+
+
+def discreet(text: str) -> str:
+    """The text without who logs in where, and how: `http://...@host`."""
+    return re.sub(r"://[^/?#\s\"']*@", "://...@", text)
 
 
 def told(metric: str) -> str:

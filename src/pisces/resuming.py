@@ -47,13 +47,11 @@ class Job:
         folder = Path(folder)
         begun = Run.open(folder).config
         _check_whose(folder, begun, served=served)
-        before, now = (build.resolved(cfg.load(folder / CONFIG, given)) for given in ((), changes))
+        before = build.resolved(cfg.load(folder / CONFIG))
+        now = build.resolved(_changed(folder / CONFIG, changes))
         for key, was, is_now in differences(made_of(before), made_of(now)):
             key = key.removeprefix("settings.")
-            raise ConfigError(
-                f"{key}: a run goes on with what it was begun with, {was!r}, not {is_now!r}; only "
-                f"{IN_WORDS} may be changed; make another run of it: pisces run {folder / CONFIG}"
-            )
+            raise _fixed(key, f", {was!r}, not {is_now!r}", folder / CONFIG)
         return cls(now, folder, is_begun=True)
 
     @property
@@ -83,6 +81,31 @@ class Job:
             progress=progress,
             share=self.config.record.share,
         )
+
+
+def _changed(file: Path, changes: Sequence[str]) -> cfg.Config:
+    """The config with these changes; of one that does not fit it is first told that it is fixed."""
+    try:
+        return cfg.load(file, changes)
+    except ConfigError as error:
+        keys = [change.partition("=")[0].strip() for change in changes]
+        for key in keys:
+            if key in cfg.all_keys() and not _may_change(key):
+                raise _fixed(key, "", file) from error
+        raise
+
+
+def _may_change(key: str) -> bool:
+    table, _, name = key.partition(".")
+    own = MAY_CHANGE.get(table, ())
+    return own is True or name.partition(".")[0] in own
+
+
+def _fixed(key: str, values: str, file: Path) -> ConfigError:
+    return ConfigError(
+        f"{key}: a run goes on with what it was begun with{values}; only {IN_WORDS} may be "
+        f"changed; make another run of it: pisces run {file}"
+    )
 
 
 def _check_whose(folder: Path, begun: Mapping[str, Any], *, served: bool) -> None:

@@ -320,6 +320,19 @@ class StopAt(Section):
             raise ValueError("the run would never end: set time_s, versions or updates")
         return self
 
+    @model_validator(mode="after")
+    def _can_be_met(self) -> StopAt:
+        if self.metric == "accuracy" and self.target is not None and self.target > 1:
+            hint = f"; did you mean {self.target / 100:g}?" if 10 <= self.target <= 100 else ""
+            raise ValueError(
+                f"a target of {self.target:g} is never reached: accuracy is a share of 1{hint}"
+            )
+        if self.metric == "perplexity" and self.target is not None and self.target < 1:
+            raise ValueError(
+                f"a target of {self.target:g} is never reached: perplexity is at least 1"
+            )
+        return self
+
 
 class Limits(Section):
     """Beyond these an update is refused, and a full buffer aggregated early."""

@@ -137,6 +137,19 @@ def test_each_wrong_key_has_its_line(pisces: Callable[..., Any], folder: Path) -
     assert second == "error: x.toml: train.epoch: unknown key; did you mean train.epochs?"
 
 
+def test_a_command_that_is_not_known_says_once_what_was_meant(
+    pisces: Callable[..., Any], folder: Path
+) -> None:
+    assert refusal(pisces("comapre", "small.toml")).count("Did you mean") == 1
+
+
+@pytest.mark.parametrize("command", ["report {}", "watch {}", "run {}", "replay {}", "runs {}"])
+def test_a_name_that_no_system_takes_is_refused(
+    pisces: Callable[..., Any], folder: Path, command: str
+) -> None:
+    assert "File name too long" in refusal(pisces(*command.format("a" * 300).split()))
+
+
 # --- options --------------------------------------------------------------------------------------
 
 OPTIONS = {
@@ -145,6 +158,10 @@ OPTIONS = {
     "no seeds": ("compare small.toml --seeds 5-3", "--seeds needs at least one seed"),
     "protocols": ("compare small.toml --protocols pisces,best", "not 'best'"),
     "no protocols": ("compare small.toml --protocols ,", "--protocols needs at least one"),
+    "a percentage": (
+        "compare small.toml --target 95",
+        "accuracy is a share of 1; did you mean 0.95?",
+    ),
     "no target": ("compare no_target.toml", "compare needs a target to reach: --target 0.9"),
     "out below a file": ("run small.toml --out small.toml/x", "cannot write small.toml/x: Not a"),
     "out is a file": ("run small.toml --out small.toml", "cannot write small.toml: File exists"),

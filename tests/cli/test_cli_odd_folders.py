@@ -158,3 +158,13 @@ def test_nobody_needs_to_read_the_output(tmp_path: Path) -> None:
     left = subprocess.run(command.split(), stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (left.returncode, left.stderr) == (1, "")
+
+
+def test_a_terminal_of_no_width_has_a_usual_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    screen = Screen()
+    assert screen.width == 80
+    screen.print("all of this", highlight=False)
+    assert capsys.readouterr().out == "all of this\n"

@@ -332,6 +332,7 @@ def test_so_is_one_behind_a_run_that_was_interrupted(
 
 CHANGES = {
     "seed=2": "seed: a run goes on with what it was begun with, 1, not 2; only stop,",
+    "clients.count=1": "clients.count: a run goes on with what it was begun with; only stop,",
     "clients.count=13": "clients.count: a run goes on with what it was begun with, 12, not 13",
     "protocol=fedbuff": "protocol: a run goes on with",
     "evaluate.every_s=3": "evaluate.every_s: a run goes on with",

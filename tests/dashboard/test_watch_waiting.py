@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -30,12 +30,24 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"hello"})
 
 
+LARGE = b"x" * 20_000_000  # more than systems take for somebody who does not read
+
+
+async def much(scope: Any, receive: Any, send: Any) -> None:
+    if scope["path"] != "/much":
+        await hello(scope, receive, send)
+        return
+    headers = [(b"content-length", str(len(LARGE)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": LARGE})
+
+
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A page for those who have the token, served in this process."""
     monkeypatch.setattr(serving, "WHOLE_S", 1.0)
     listening = serving._listen("127.0.0.1", 0)
-    server = serving._server(Guard(AtMost(hello, 2), None, TOKEN))
+    server = serving._server(Guard(AtMost(much, 2), None, TOKEN))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield int(listening.getsockname()[1])
@@ -147,3 +159,52 @@ def test_whoever_fails_makes_room_again() -> None:
     assert ask(guarded, "/first").status == 200
     assert [reply.status for reply in inner] == [503]
     assert ask(guarded, "/second").status == 200
+
+
+MUCH = KNOWN.replace(b"GET / ", b"GET /much ")
+
+
+def test_who_never_reads_an_answer_is_hung_up_on(port: int) -> None:
+    with connected(port) as one:
+        one.sendall(MUCH)
+        assert one.recv(12) == b"HTTP/1.1 200"
+        time.sleep(3.0)  # two looks, and nothing was taken between them
+        num_bytes = 0
+        with suppress(ConnectionError):
+            while part := one.recv(1 << 20):
+                num_bytes += len(part)
+        assert num_bytes < len(LARGE)
+
+
+def test_answers_that_nobody_takes_make_room_for_others(port: int) -> None:
+    with ExitStack() as stack:
+        for _ in range(2):  # as many as are answered at once, the second answers waiting to be sent
+            stack.enter_context(connected(port)).sendall(2 * MUCH)
+        until = time.monotonic() + 10.0
+        while asked(port) != b"HTTP/1.1 200":
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+
+def test_who_reads_slowly_gets_all(port: int) -> None:
+    with connected(port) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
+        one.sendall(MUCH)
+        num_bytes, began = 0, time.monotonic()
+        while num_bytes < len(LARGE):
+            part = one.recv(1 << 18)
+            assert part
+            num_bytes += len(part)
+            time.sleep(0.04)
+        assert time.monotonic() - began > 2.0  # it was looked at on the way
+
+
+def test_many_who_never_read_keep_nobody_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MAX_CONNECTED", 6)
+    monkeypatch.setattr(serving, "WHOLE_S", 60.0)  # nobody is hung up on for waiting
+    with ExitStack() as stack:
+        for _ in range(12):
+            one = stack.enter_context(connected(port))
+            with suppress(ConnectionError):
+                one.sendall(MUCH)
+        assert asked(port) == b"HTTP/1.1 200"

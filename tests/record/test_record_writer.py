@@ -1,6 +1,7 @@
 """Writing a run folder, and what the system may refuse."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import safetensors.torch
 import torch
 
 from pisces.errors import RunError
-from pisces.record.writer import RunFolder
+from pisces.record.writer import RunFolder, place_file
 from pisces.types import Joined, Stopped
 
 CONFIG = 'seed = 1\nnote = "ü"\n'
@@ -100,3 +101,20 @@ def test_a_file_that_cannot_be_replaced_leaves_no_litter(tmp_path: Path) -> None
         folder.finish({}, {}, wall_s=1.0)
     folder.close()
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_only_ordinary_files_are_replaced_where_people_keep_theirs(tmp_path: Path) -> None:
+    page, beside = tmp_path / "page.html", tmp_path / "page.html.part"
+    for path in (page, beside):
+        path.write_bytes(b"mine")
+    place_file(page, b"new")
+    assert (page.read_bytes(), beside.read_bytes()) == (b"new", b"mine")
+    os.mkfifo(tmp_path / "pipe.html")
+    for name, what in (("pipe.html", "no ordinary file"), ("", "a folder")):
+        with pytest.raises(RunError, match=f"it is {what}; choose another name"):
+            place_file(tmp_path / name, b"new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "page.html",
+        "page.html.part",
+        "pipe.html",
+    ]

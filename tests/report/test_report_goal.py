@@ -52,7 +52,8 @@ def test_it_is_what_all_runs_that_say_agree_on(
 @pytest.mark.parametrize(
     "stop",
     [
-        *('target = "x"', "target = [1]", "target = true", "target = nan", "target = inf"),
+        *('target = "x"', "target = [1]", "target = []", "target = true"),
+        *("target = 1979-05-27", "target = nan", "target = inf"),
         *("metric = 3", 'metric = ["accuracy"]', "metric = {a = 1}"),
     ],
 )

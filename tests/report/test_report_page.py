@@ -116,6 +116,14 @@ def test_nothing_refers_to_the_network(run: Run, several: list[Run]) -> None:
         assert "url(" not in text
 
 
+def test_who_logs_in_where_stays_at_home(tmp_path: Path) -> None:
+    uri = 'mlflow_uri = "http://bob:hunter2@127.0.0.1:1/runs"'
+    run = simulated(tmp_path / "one", "pisces", 1, f"[record]\n{uri}\n")
+    text = page([run], Goal("accuracy", 0.01))
+    assert "hunter2" not in text
+    assert text.count("http://...@127.0.0.1:1/runs") == 2  # among the settings, and in the config
+
+
 def test_the_policy_lets_only_our_scripts_run(run: Run) -> None:
     seen = Seen(page([run], Goal("accuracy", 0.01)))
     (policy,) = [

@@ -188,3 +188,8 @@ def test_a_run_tells_of_clients_with_wrong_labels(
 ) -> None:
     run = with_config(make_run("pisces", 1, {10.0: 0.9}, distrusted=distrusted), 0.2)
     assert f"A fifth of the clients (12 of 60) had wrong labels; {found}" in told(run)
+
+
+def test_seeds_far_apart_are_told_without_those_between(make_run: MakeRun) -> None:
+    runs = [make_run("pisces", seed, {10.0: 0.9}) for seed in (1, 3_000_000_000)]
+    assert "of seeds 1 and 3000000000." in compared(runs)

@@ -76,11 +76,11 @@ def compare(
 
       pisces compare my.toml --seeds 1-20 --target 0.9 --ray auto
     """
-    base = tracked(config.load(file, changes or []), track)
-    target = base.stop.target if target is None else target
+    wish = [] if target is None else [f"stop.target={target}"]
+    base = tracked(config.load(file, [*(changes or []), *wish]), track)
+    target = base.stop.target
     if target is None:
         raise ConfigError("compare needs a target to reach: --target 0.9, or stop.target")
-    base = base.model_copy(update={"stop": base.stop.model_copy(update={"target": target})})
     folder = out or fresh_folder(f"{file.stem}-compare")
     chosen = all_that_run(base) if protocols.strip() == "all" else names(protocols)
     todo = jobs_of(base, chosen, numbers(seeds), folder)

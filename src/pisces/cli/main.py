@@ -14,6 +14,7 @@ Commands take half a second to import: whoever does not want to wait for them is
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -21,12 +22,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from reprlib import repr as shortened
 from typing import NoReturn
 
 from pisces.cli.output import Output
 from pisces.errors import PiscesError
 
 INTERRUPTED = 130
+NO_PATHS = (errno.ENAMETOOLONG, errno.ELOOP)  # whatever is asked of such a path
 
 
 def main() -> None:
@@ -40,6 +43,10 @@ def main() -> None:
         sys.exit(code)
     except PiscesError as error:
         _refuse(str(error))
+    except OSError as error:
+        if error.errno not in NO_PATHS:
+            raise
+        _refuse(f"{shortened(error.filename)}: {error.strerror}: choose another path")
     except KeyboardInterrupt:  # before or after a run, which sees to itself
         sys.exit(INTERRUPTED)
     except Exception as error:

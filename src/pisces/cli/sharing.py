@@ -80,6 +80,11 @@ def write(wanted: Wanted, runs: Sequence[Run], goal: Goal) -> list[str]:
     width = width_of(wanted.width or PAGE_WIDTH)
     material = Material(runs, goal)
     written: list[Path] = []
+    if wanted.html is not None:
+        from pisces.report.page import write_page
+
+        write_page(wanted.html, runs, goal)
+        written.append(wanted.html)
     missing: dict[str, None] = {}
     for kind, place in wanted.places.items():
         files, left_out = share(material, kind, place, wanted.names, width)
@@ -87,11 +92,6 @@ def write(wanted: Wanted, runs: Sequence[Run], goal: Goal) -> list[str]:
         missing |= dict.fromkeys(left_out)
     for words in missing:
         warn(f"left out: {words}")
-    if wanted.html is not None:
-        from pisces.report.page import write_page
-
-        write_page(wanted.html, runs, goal)
-        written.append(wanted.html)
     return [str(path) for path in written]
 
 

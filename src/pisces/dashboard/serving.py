@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import math
 import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 from urllib.parse import quote
 
@@ -26,7 +28,7 @@ with needed():
 MIN_TOKEN = 16  # characters of a token that somebody chose
 MAX_OPEN = 200  # requests at once
 # Whoever has no token can still connect: what follows keeps them from shutting out the others.
-WHOLE_S = 10.0  # from a connection's beginning, or its last answer, to the next whole header
+WHOLE_S = 10.0  # from a connection's beginning, or its last answer, to the next whole request
 MAX_HEADER = 1 << 16  # bytes: our longest question has 16 000 characters
 MAX_CONNECTED = 500  # asking or not; systems let a program have 1024 files or more
 
@@ -52,52 +54,56 @@ class Address:
 
 
 class Patient(H11Protocol):
-    """A connection that is closed when no whole request comes for too long."""
+    """A connection that ends when for too long no whole request comes, or no answer is taken."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _unread = math.inf  # bytes that were not taken at the last look
 
     def connection_made(self, transport: Any) -> None:
         """It has begun; where there are too many, the one that waits longest goes."""
         super().connection_made(transport)
-        self._look()
+        self._begin_to_wait()
         if len(self.connections) > MAX_CONNECTED:
-            waiting = [c for c in self.connections if isinstance(c, Patient) and c._deadline]
-            min(waiting, key=Patient._until)._leave()
+            others = [c for c in self.connections if isinstance(c, Patient)]
+            min(others, key=Patient._place).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         super().connection_lost(exc)
         self._rest()
 
-    def handle_events(self) -> None:
-        """Something was read: perhaps a whole request."""
-        super().handle_events()
-        self._look()
-
     def on_response_complete(self) -> None:
         """A request was answered, and the next may take its time."""
         super().on_response_complete()
-        self._look()
+        self._begin_to_wait()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _begin_to_wait(self) -> None:
+        self._rest()
+        self._unread = math.inf
+        self._deadline = self.loop.call_later(WHOLE_S, self._look)
 
     def _look(self) -> None:
-        """The time runs while nothing is being answered."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        """Whoever takes what was answered, however slowly, has more time; so has the answer."""
+        unread = self.transport.get_write_buffer_size()
+        if 0 < unread < self._unread or (self._is_answering and not unread):
+            self._unread = unread or math.inf
+            self._deadline = self.loop.call_later(WHOLE_S, self._look)
+        else:
             self._rest()
-        elif self._deadline is None and not self.transport.is_closing():
-            self._deadline = self.loop.call_later(WHOLE_S, self._leave)
+            self.transport.abort()
 
     def _rest(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _leave(self) -> None:
-        """Hang up, once all that was answered is on its way."""
-        self._rest()
-        self.transport.close()
-
-    def _until(self) -> float:
-        return 0.0 if self._deadline is None else self._deadline.when()
+    def _place(self) -> tuple[bool, float]:
+        """The smaller, the sooner it goes where there are too many."""
+        return self._is_answering, 0.0 if self._deadline is None else self._deadline.when()
 
 
 def watch(
@@ -169,8 +175,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind)
-    except OSError as error:
-        raise ConfigError(f"--host {host}: {error.strerror or error}; name another") from error
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no host is called so"
+        raise ConfigError(f"--host {shortened(host)}: {why or error}; name another") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(where)

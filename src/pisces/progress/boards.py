@@ -107,8 +107,8 @@ def _columns(
         Column("version", cells(lambda run: str(run.version)), 6),
         Column("updates", cells(lambda run: str(run.num_updates)), 7),
         Column("running", cells(lambda run: str(run.num_at_work)), 8),
-        Column(plain_text(metric), cells(lambda run: number(run.value))),
-        Column("best", cells(lambda run: number(run.best)), 2, NUMBER),
+        Column(plain_text(metric), cells(lambda run: measured(run.value, target))),
+        Column("best", cells(lambda run: measured(run.best, target)), 2, NUMBER),
     ]
     if target is not None:
         reached = cells(lambda r: "" if r.reached_at is None else f"{r.reached_at:,.0f} s")
@@ -139,7 +139,7 @@ class Overview:
             Column("running", [str(len(b.under_way)) for b in batches], 3),
             Column("slowest", [plain_text(f"{r.protocol}, seed {r.seed}") for r in slowest], 4),
             Column("at", [f"{run.at:,.0f} s" for run in slowest], 2, TIME),
-            Column("its best", [number(run.best) for run in slowest], 1),
+            Column("its best", [measured(run.best, run.stop.target) for run in slowest], 1),
         ]
         rows = [Row(batch.name, batch.done_s / batch.work_s) for batch in batches]
         yield fitted("study/case", rows, columns, options.max_width)
@@ -209,6 +209,9 @@ def _taken(columns: Sequence[Column], gap: int) -> int:
     return sum(column.width + gap for column in columns)
 
 
-def number(value: float | None) -> str:
-    """A metric in few letters."""
-    return "" if value is None else f"{value:.3f}" if abs(value) < 1000 else f"{value:.3g}"
+def measured(value: float | None, target: float | None) -> str:
+    """A metric in few letters, or in as many as it needs to be told from its target."""
+    if value is None or abs(value) >= 1000:
+        return "" if value is None else f"{value:.3g}"
+    texts = (f"{value:.{digits}f}" for digits in range(3, 9))
+    return next((text for text in texts if value == target or float(text) != target), f"{value}")

@@ -7,14 +7,26 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from pisces.quantities import plain_text
 
+UNKNOWN_WIDTH = 80  # letters
+
 
 class Screen(Console):
     """A terminal that obeys us, and not what a log, a config or a server has put into a text."""
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        """On a width of nothing nothing can be shown: who says so does not know it."""
+        width, height = super().size
+        return ConsoleDimensions(width or UNKNOWN_WIDTH, height)
+
+    @size.setter
+    def size(self, new: tuple[int, int]) -> None:
+        self._width, self._height = new
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

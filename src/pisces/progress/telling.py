@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Protocol
 
-from pisces.progress.boards import ending, number, times
+from pisces.progress.boards import ending, measured, times
 from pisces.progress.standing import Clock, Standing, Whole
 from pisces.quantities import duration, percent, plain_text
 from pisces.record.lines import plain
@@ -144,9 +144,9 @@ def _facts(run: Standing) -> str:
     if run.reason is None:
         told.append(f"{run.num_at_work} running")
     if run.value is not None:
-        told.append(f"{metric} {number(run.value)}")
+        told.append(f"{metric} {measured(run.value, run.stop.target)}")
     if run.best is not None:
-        told.append(f"best {number(run.best)}")
+        told.append(f"best {measured(run.best, run.stop.target)}")
     return ", ".join(told)
 
 

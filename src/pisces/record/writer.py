@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pisces.errors import RunError
@@ -222,6 +223,16 @@ def replace_file(path: Path, content: bytes) -> None:
         _replace(path, content)
 
 
+def place_file(path: Path, content: bytes) -> None:
+    """The same where people keep files of their own: only an ordinary file is replaced."""
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            what = "a folder" if path.is_dir() else "no ordinary file"
+            raise RunError(f"cannot write {path}: it is {what}; choose another name")
+        _replace(path, content, path.with_name(f".{path.name[:100]}.{token_hex(4)}.part"))
+
+
 def sync_folder(path: Path) -> None:
     """See to it that the names in a folder are on the disk, where the system can."""
     with suppress(OSError):
@@ -274,9 +285,9 @@ def open_file(path: Path) -> BinaryIO:
     return os.fdopen(number, "rb")
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _replace(path: Path, content: bytes, beside: Path | None = None) -> None:
     """Write a file so that it is there whole or not at all."""
-    beside = path.with_name(path.name + ".part")
+    beside = beside or path.with_name(path.name + ".part")
     try:
         beside.unlink(missing_ok=True)  # a crash has left it, or it is a link to elsewhere
         with beside.open("xb") as file:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pisces.errors import RunError
-from pisces.quantities import UNKNOWN, how_many, listed
+from pisces.quantities import UNKNOWN, discreet, how_many, listed
 from pisces.record.reader import Run
 from pisces.record.writer import CONFIG, read_file
 from pisces.report.markup import Html, Marked, table, tag
@@ -99,7 +99,7 @@ def _file_names(columns: Sequence[Side]) -> list[str]:
 
 def _text(run: Run) -> str | None:
     try:
-        text = read_file(run.path / CONFIG).decode()
+        text = discreet(read_file(run.path / CONFIG).decode())
     except (OSError, ValueError, RunError):
         return None
     return text if len(text) <= MOST_LETTERS else text[:MOST_LETTERS] + "\n# and more"
@@ -145,4 +145,4 @@ def _value(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return ", ".join(map(_value, value)) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else discreet(str(value))

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from pisces.errors import MissingPackageError, RunError
+from pisces.errors import ConfigError, MissingPackageError, RunError
 from pisces.record.reader import Run
-from pisces.record.writer import replace_file
+from pisces.record.writer import place_file
 from pisces.report.chapters import Chapter, chapters, title_of
 from pisces.report.charts import LOOK, charts_script
 from pisces.report.compare import compare, in_order
@@ -25,6 +25,7 @@ from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
 from pisces.report.markup import Html, data_block, joined, tag
 
+SUFFIXES = (".html", ".htm")
 NEEDS_SCRIPTS = "Figures are drawn by JavaScript, which is off here; words and tables are whole."
 
 
@@ -33,8 +34,10 @@ def write_page(path: str | Path, runs: Sequence[Run], goal: Goal | None = None) 
     path = Path(path)
     if path.is_dir():
         raise RunError(f"cannot write {path}: it is a folder; give --html a file")
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"a page is saved as .html, not {path.name!r}: change its suffix")
     # Names may have halves of characters, which no encoding knows.
-    replace_file(path, page(runs, goal).encode(errors="replace"))
+    place_file(path, page(runs, goal).encode(errors="replace"))
 
 
 def page(runs: Sequence[Run], goal: Goal | None = None) -> str:

@@ -172,7 +172,7 @@ def _seeds(seeds: Sequence[int | None]) -> str:
         return "of seeds that are not known"
     if len(known) == 1:
         return f"of seed {known[0]}"
-    in_a_row = known == list(range(known[0], known[-1] + 1))
+    in_a_row = known[-1] - known[0] == len(known) - 1
     return f"of seeds {known[0]} to {known[-1]}" if in_a_row else f"of seeds {listed(known)}"
 
 

@@ -104,7 +104,7 @@ class UnspeakableError(Exception):
     """An error that cannot even be told."""
 
     def __str__(self) -> str:
-        raise TypeError
+        raise self.args[0]
 
 
 def test_who_waits_for_one_is_told(
@@ -125,7 +125,9 @@ def test_who_waits_for_one_is_told(
         (ValueError("no \x1b[31mroom"), "ValueError: no [31mroom"),  # nothing a terminal obeys
         (ValueError("a\u202eb\n c"), "ValueError: a b c"),
         (RuntimeError(), "RuntimeError"),  # once
-        (UnspeakableError(), "UnspeakableError"),
+        (UnspeakableError(TypeError()), "UnspeakableError"),
+        (UnspeakableError(SystemExit()), "UnspeakableError"),
+        (OSError("no http://bob:secret@there:1/x"), "OSError: no http://...@there:1/x"),
     ],
 )
 def test_whatever_the_error_says_is_told_in_one_plain_line(
@@ -223,3 +225,28 @@ def test_one_with_a_track_alone_is_enough(tmp_path: Path) -> None:
     mine = Best()
     result = simulated(None, trackers=[mine])
     assert mine.best == result.summary["best"]["accuracy"]
+
+
+class Greedy(Notes):
+    """Keeps nothing as it was."""
+
+    def track(self, points: Sequence[Point]) -> None:
+        for one in points:
+            one.values.clear()  # type: ignore[attr-defined]
+
+    def end(self, summary: Any) -> None:
+        summary["final"].clear()
+        summary.clear()
+
+
+def test_what_one_tracker_does_to_its_points_is_not_seen_by_another() -> None:
+    turn, summary = threading.Condition(), {"final": {"accuracy": 0.5}}
+    trackers = Greedy(), Notes()
+    for guarded in [Guarded(one, turn) for one in trackers]:
+        guarded.begin(RUN)
+        guarded.track(shared := point(0))
+        guarded.end(summary)
+        with turn:
+            assert turn.wait_for(lambda it=guarded: it.is_done, PATIENCE_S)
+    assert shared.values == trackers[1].points[0].values == {"x": 1.0}
+    assert trackers[1].summaries == [summary] == [{"final": {"accuracy": 0.5}}]

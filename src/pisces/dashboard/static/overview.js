@@ -35,7 +35,7 @@ function main(g) {
   const now = g.reason === null ? "now" : "at the end";
   const clock = g.clock === "virtual" ? "virtual time" : "since it began";
   return [
-    [`${capital(name)} ${now}`, told(g.value), g.best === null ? "not evaluated yet" : `best ${told(g.best)}`],
+    [`${capital(name)} ${now}`, told(g.value, g.target), g.best === null ? "not evaluated yet" : `best ${told(g.best, g.target)}`],
     ["Target", told(g.target), target(g)],
     ["Time", duration(g.at), clock],
     ["Time left", timeLeft(g) || UNKNOWN, left(g)],

@@ -24,10 +24,13 @@ export function instant(seconds) {
   return `${seconds.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} s`;
 }
 
-/** A metric: three digits behind the point, or as many as it needs. */
-export function metric(value) {
+/** A metric: three digits behind the point, or as many as it needs to be told from its target. */
+export function metric(value, target = null) {
   if (value === null || value === undefined) return UNKNOWN;
-  return Math.abs(value) < 10 && Math.abs(value) >= 0.001 ? value.toFixed(3) : number(value);
+  if (Math.abs(value) >= 10 || Math.abs(value) < 0.001) return number(value);
+  let digits = 3;
+  while (target !== null && value !== target && digits < 9 && Number(value.toFixed(digits)) === target) digits += 1;
+  return value.toFixed(digits);
 }
 
 /** The run's own seconds, as words and axes of figures have them (`pisces.quantities.duration`). */

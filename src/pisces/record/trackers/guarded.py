@@ -10,8 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
+from pisces.quantities import discreet
 from pisces.record.lines import Line, line
 from pisces.record.trackers.base import Point, Subject, Tracker, name_of
 from pisces.record.trackers.meter import Meter
@@ -114,11 +117,11 @@ class Guarded:
         try:
             self._tracker.begin(run)
             if past:
-                self._tracker.track(past)
+                self._tracker.track(own(past))
             while points := self._next():
-                self._tracker.track(points)
+                self._tracker.track(own(points))
                 self._over.wait(PAUSE_S)
-            self._tracker.end(self._summary)
+            self._tracker.end(deepcopy(self._summary))
         except BaseException as error:  # whatever it is: it is no reason to end the run
             self._fail(error)
         finally:
@@ -143,11 +146,16 @@ class Guarded:
             log.debug("tracker %s", self.name, exc_info=error)
 
 
+def own(points: Sequence[Point]) -> list[Point]:
+    """The same, for one tracker to do with as it likes: others are told them too."""
+    return [replace(point, values=dict(point.values)) for point in points]
+
+
 def _in_words(error: BaseException) -> str:
-    """In one line, without what a terminal would obey: a server may have put it."""
+    """In one line, without passwords or what a terminal would obey: a server may have put it."""
     try:
-        text = str(error)[:MOST_WORDS]
-    except Exception:  # one of somebody else's making
+        text = discreet(str(error))[:MOST_WORDS]
+    except BaseException:  # one of somebody else's making
         text = ""
     why = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return f"{type(error).__name__}: {why}" if why else type(error).__name__

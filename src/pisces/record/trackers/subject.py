@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pisces.errors import RunError
+from pisces.quantities import discreet
 from pisces.record.trackers.base import Scalar, Subject, flat
 from pisces.record.writer import read_file, replace_file
 
@@ -44,7 +45,10 @@ def _parameters(config_text: str, made: Mapping[str, Any]) -> dict[str, Scalar]:
     settings = tomllib.loads(config_text)
     if "made_in" in settings:
         settings = {**made, **settings}
-    return flat(settings)
+    return {
+        name: discreet(value) if isinstance(value, str) else value
+        for name, value in flat(settings).items()
+    }
 
 
 def _known(path: Path) -> tuple[str, float] | None:

@@ -20,9 +20,9 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from pisces.errors import ConfigError, RunError
+from pisces.errors import ConfigError
 from pisces.quantities import plain_text
-from pisces.record.writer import replace_file
+from pisces.record.writer import place_file
 
 PANEL = (3.2, 2.7)  # width and height in inches of one of several panels
 ALONE = (7.0, 4.0)  # of one that is alone on its sheet
@@ -137,9 +137,7 @@ def drawable(path: str | Path) -> Path:
 
 def save(figure: Figure, path: Path, paper: Paper = SCREEN) -> None:
     """Write the picture, and its folder if need be, so that it is there whole or not at all."""
-    if path.is_dir():
-        raise RunError(f"cannot write {path}: it is a folder; choose another name")
-    replace_file(path, in_bytes(figure, path.suffix.lower().removeprefix("."), paper))
+    place_file(path, in_bytes(figure, path.suffix.lower().removeprefix("."), paper))
 
 
 def in_bytes(figure: Figure, kind: str, paper: Paper = SCREEN) -> bytes:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.reader import Run
-from pisces.record.writer import replace_file
+from pisces.record.writer import place_file
 from pisces.report.goal import Goal
 from pisces.report.printed.gallery import PICTURES, Columns, Material, chosen, drawn
 from pisces.report.printed.paper import Paper, drawable, save
@@ -118,13 +118,11 @@ def width_of(text: str | float) -> float:
 
 def write_csv(path: Path, columns: Columns) -> None:
     """Columns as a CSV file; an empty cell is what is not known."""
-    if path.is_dir():
-        raise RunError(f"cannot write {path}: it is a folder; choose another name")
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([_cell(name) for name in columns])
     writer.writerows([_cell(v) for v in row] for row in zip(*columns.values(), strict=True))
-    replace_file(path, text.getvalue().encode(errors="replace"))
+    place_file(path, text.getvalue().encode(errors="replace"))
 
 
 def _cell(value: Any) -> Any:
