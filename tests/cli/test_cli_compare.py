@@ -99,6 +99,14 @@ def test_the_table_and_its_plots(both: dict[str, Any]) -> None:
     assert picture == f"plot: {both['folder'] / 'two' / 'involvement.png'}"
 
 
+def test_the_folder_of_a_run_takes_no_others(pisces: Callable[..., Any], small: str) -> None:
+    assert pisces("run", small, "--out", "first", "-q").code == 0
+    ran = pisces("compare", small, "--target", 0.9, "--out", "first")
+    assert ran.code == 2
+    assert ran.err == "error: first is a run itself: choose another folder with --out\n"
+    assert not [path for path in Path("first").iterdir() if path.is_dir() and "seed" in path.name]
+
+
 def test_a_worker_that_raises_is_one_line(spawn: Callable[..., Any], small: str) -> None:
     def full_disk() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
@@ -135,9 +143,9 @@ def test_a_fresh_folder_is_not_there_yet(folder: Path) -> None:
 
 def test_a_target_of_ones_own_moves_the_runs_own(pisces: Callable[..., Any], small: str) -> None:
     # small.toml stops at its target, too early to tell anything about a higher one.
-    args = ("--set", "stop.target=0.05", "--target", 2.0, "--protocols", "fedavg", "--seeds", 1)
+    args = ("--set", "stop.target=0.05", "--target", 0.999, "--protocols", "fedavg", "--seeds", 1)
     assert pisces("compare", small, *args, "--jobs", 1, "--out", "out", "-q").code == 0
-    assert Run.open(Path("out/fedavg-seed1")).summary["target"] == 2.0
+    assert Run.open(Path("out/fedavg-seed1")).summary["target"] == 0.999
     assert Run.open(Path("out/fedavg-seed1")).summary["reason"] != "target"
 
 

@@ -306,7 +306,7 @@ def test_a_run_that_stopped_at_its_target_is_not_held_to_more(
 
 def test_runs_of_different_worlds_are_pointed_out(pisces: Callable[..., Any], small: str) -> None:
     for number, alpha in enumerate((0.5, 5.0)):
-        args = ("--seed", number, "--set", f"data.alpha={alpha}", "--set", "stop.target=2.0")
+        args = ("--seed", number, "--set", f"data.alpha={alpha}", "--set", "stop.target=1.0")
         assert pisces("run", small, *args, "-q", "--out", f"runs/{number}").code == 0
     ran = pisces("report", "runs")
     assert ran.code == 0

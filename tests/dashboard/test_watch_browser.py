@@ -21,6 +21,7 @@ from browsers import Server, Tab, browser, serving, shots_folder, start_server
 from configs import SMALL
 from watching_pages import LINK, MARKUP, make_run, some_lines
 
+from pisces.progress.boards import measured
 from pisces.quantities import duration, in_bytes
 from pisces.record.lines import Line, encode
 from pisces.record.reader import Run
@@ -227,7 +228,8 @@ def test_a_log_without_an_end_says_what_to_do(tmp_path: Path, open_tab: OpenTab)
         "silent": "silent: nobody has written for 1 h 6 min; pisces resume goes on with it",
         "hurt": "damaged",
         "sampled": "sampled",
-        "interrupted": "interrupted: pisces resume goes on with it",
+        "interrupted": "interrupted: it has no checkpoints: the command that made it makes it "
+        "again, with the same --out",
         "empty": "not begun: nobody has written for 1 h 6 min; pisces resume begins it",
     }
     with serving(tmp_path) as server:
@@ -406,6 +408,13 @@ def test_decisions_are_turned_and_chosen_by_fate(server: Server, open_tab: OpenT
     page.get_by_text("21 to ").wait_for()
     asked_again(tab, 4)  # fewer tasks than that do not turn it back
     assert page.get_by_text("21 to ").is_visible()
+    page.get_by_label("Up to second").fill("20")
+    page.get_by_label("Up to second").press("Enter")
+    first = "[...document.querySelectorAll('[aria-label=Decisions] td:first-child')]"
+    instants = f"{first}.map((td) => parseFloat(td.innerText))"
+    tab.until(f"() => {instants}.length > 0 && {instants}.every((at) => at <= 20)")
+    page.get_by_label("Up to second").fill("")
+    page.get_by_label("Up to second").press("Enter")
     page.get_by_label("Fate").select_option("picked")
     fates = "[...document.querySelectorAll('[aria-label=Decisions] td:nth-child(2)')]"
     tab.until(f"() => {fates}.every((td) => td.innerText === 'picked')")
@@ -472,6 +481,19 @@ def test_quantities_are_told_as_in_figures_and_reports(server: Server, open_tab:
         [numbers, sizes],
     )
     assert told == [list(map(duration, numbers)), list(map(in_bytes, sizes))]
+
+
+def test_a_value_is_told_from_the_target_it_has_not_met(server: Server, open_tab: OpenTab) -> None:
+    values = [(0.94986, 0.95), (0.95, 0.95), (0.9512, 0.95), (0.94986, None), (0.95000001, 0.95)]
+    told = open_tab(server.link).page.evaluate(
+        """async ([values]) => {
+            const { metric } = await import("/static/words.js");
+            return values.map(([value, target]) => metric(value, target));
+        }""",
+        [values],
+    )
+    assert told == ["0.9499", "0.950", "0.951", "0.950", "0.95000001"]
+    assert [measured(*value) for value in values] == told  # as in terminals
 
 
 def test_time_left_says_when_a_run_may_end_before(server: Server, open_tab: OpenTab) -> None:

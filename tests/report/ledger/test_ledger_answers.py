@@ -14,7 +14,7 @@ from runs import World, simulate
 
 from pisces.errors import ConfigError, RunError
 from pisces.record.lines import Line
-from pisces.record.writer import CHECKPOINTS
+from pisces.record.writer import CHECKPOINTS, CLIENTS
 from pisces.report.ledger import Ledger, client_rows, client_story, overview
 from pisces.report.ledger.wall import LOCKS, is_locked
 from pisces.types import AT_THE_END, CALLED_OFF
@@ -203,6 +203,38 @@ def test_a_run_is_running_finished_interrupted_or_silent(tmp_path: Path) -> None
     ledger.read()
     found = overview(ledger)
     assert (found.state, found.reason, found.left_s, found.share_done) == ("finished", "time", 0, 1)
+
+
+SERVED = {CLIENTS: "{}"}
+KEPT = {f"{CHECKPOINTS}/000001.json": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "config", "files", "who"),
+    [
+        ("time", CONFIG, KEPT, None),
+        (None, CONFIG, {}, "pisces resume goes on with it"),
+        ("interrupted", CONFIG, KEPT, "pisces resume goes on with it"),
+        ("interrupted", CONFIG, {}, "it has no checkpoints: the command that made it makes it"),
+        ("interrupted", CONFIG, SERVED, "pisces serve --resume goes on with it"),
+        (None, 'made_in = "Python"', {}, "pisces.simulate(..., resume=True) goes on with it"),
+        (None, 'made_in = "Python"', SERVED, "pisces.server.serve(..., resume=True) goes on"),
+        (None, 'made_in = "Flower"', SERVED, "its Flower app goes on with it"),
+    ],
+)
+def test_who_goes_on_with_a_run_that_was_broken_off(
+    tmp_path: Path, reason: str | None, config: str, files: dict[str, str], who: str | None
+) -> None:
+    end = [] if reason is None else [line("stopped", 12.0, reason=reason)]
+    ledger = ledger_of(tmp_path, [*HAND, *end], config)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    an_hour_ago = time.time() - 3600
+    os.utime(tmp_path / "events.jsonl", (an_hour_ago, an_hour_ago))
+    ledger.read()
+    found = overview(ledger).goes_on
+    assert found == who or (found is not None and who is not None and found.startswith(who))
 
 
 def test_a_run_without_a_line_is_about_to_begin_or_was_left(tmp_path: Path) -> None:
@@ -426,6 +458,10 @@ def test_decisions_by_fate_and_pages_of_their_own(tmp_path: Path) -> None:
     assert {fate: num for fate, num in story.fates.items() if num} == {"picked": 2, "running": 1}
     assert (story.num_decisions, [d.at for d in story.decisions]) == (2, [6.0])
     assert [d.at for d in client_story(ledger, 1, 1, 1, fate="picked").decisions] == [0.0]
+    for until, at in ((3.9, [0.0]), (4.0, [4.0, 0.0]), (-1.0, [])):
+        earlier = client_story(ledger, 1, until=until)
+        assert ([d.at for d in earlier.decisions], earlier.num_decisions) == (at, len(at))
+    assert client_story(ledger, 1, fate="picked", until=5.0).num_decisions == 1
     assert (story.first, story.first_task, [t.task for t in story.tasks]) == (0, 1, [1])
 
 
