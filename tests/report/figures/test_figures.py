@@ -15,7 +15,7 @@ import pytest
 from ledgers import CONFIG, HAND, ledger_of, line, write
 from runs import World, simulate
 
-from pisces import build, config
+from pisces import build, config, dashboard
 from pisces.errors import ConfigError
 from pisces.record.lines import Line, encode
 from pisces.report.charts import LOOK
@@ -40,7 +40,7 @@ from pisces.report.figures.figure import Trace, middle, thinned
 from pisces.report.figures.judging import judge_of
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
-from pisces.report.styles import BLUE, COLOURS
+from pisces.report.styles import BLUE, COLOURS, SCALE
 
 HALF = Goal("accuracy", 0.5)
 OF_ONE: dict[str, Callable[[Ledger], Figure]] = {
@@ -661,11 +661,34 @@ def test_axes_of_large_numbers_have_no_superscripts(
 # --- colours --------------------------------------------------------------------------------------
 
 
-def test_what_is_lighter_in_the_dark_are_colours_of_ours() -> None:
-    lighter = dict(re.findall(r'"(#[0-9A-F]{6})": "(#[0-9A-F]{6})"', LOOK.read_text()))
-    assert BLUE in lighter
-    assert lighter.keys() <= set(COLOURS)
-    assert not set(COLOURS) & set(lighter.values())
+def on_dark() -> dict[str, str]:
+    return dict(re.findall(r'"(#[0-9A-F]{6})": "(#[0-9A-F]{6})"', LOOK.read_text()))
+
+
+def light_of(colour: str) -> float:
+    """How bright a colour is, as WCAG counts it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_what_is_otherwise_in_the_dark_are_colours_of_ours() -> None:
+    other = on_dark()
+    assert BLUE in other
+    assert other.keys() <= {*COLOURS, *SCALE}
+    assert not set(COLOURS) & set(other.values())
+
+
+def test_the_stalest_are_what_is_seen_best_on_a_dark_page(tmp_path: Path) -> None:
+    (bars,) = (t for t in timeline(ledger_of(tmp_path)).data if t["name"] == "aggregated")
+    assert [colour for _, colour in bars["marker"]["colorscale"]] == list(SCALE)
+    lights = [light_of(on_dark()[colour]) for colour in SCALE]
+    assert lights == sorted(lights)
+    report = re.findall(r"--(?:paper|card): (#[0-9a-f]{6})", LOOK.with_name("page.css").read_text())
+    live = (Path(dashboard.__file__).parent / "static/page.css").read_text()
+    (card,) = re.findall(r"--card: light-dark\(#[0-9a-f]{6}, (#[0-9a-f]{6})\)", live)
+    for paper in (*report[2:], card):
+        assert (lights[0] + 0.05) / (light_of(paper) + 0.05) >= 2
 
 
 def test_a_run_that_ended_as_it_began_has_no_axis_of_nothing(tmp_path: Path) -> None:
