@@ -87,6 +87,9 @@ def test_curve(tmp_path: Path) -> None:
     figure = curve(ledger_of(tmp_path), HALF)
     assert (figure.data[0]["x"], figure.data[0]["y"]) == ([0.0, 4.0, 9.0], [0.1, 0.4, 0.6])
     assert (figure.data[1]["x"], figure.data[1]["y"]) == ([9.0], [0.5])  # the target was met
+    assert figure.data[1]["textposition"] == "bottom left"  # there is no room beyond the end
+    soon = curve(ledger_of(tmp_path), Goal("accuracy", 0.3))
+    assert (soon.data[1]["x"], soon.data[1]["textposition"]) == ([4.0], "bottom right")
     assert figure.layout["shapes"][0]["y0"] == 0.5
     assert "the target 0.5 was reached after 9 s" in figure.words
     other = curve(ledger_of(tmp_path), Goal("loss"))
