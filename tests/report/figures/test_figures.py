@@ -139,6 +139,7 @@ def test_timeline_bars(tmp_path: Path) -> None:
     assert figure.layout["yaxis"]["ticktext"] == ["0", "1", "7"]
     by_staleness = by_name(timeline(ledger_of(tmp_path)))
     assert by_staleness["aggregated"]["marker"]["color"] == [0, 1]
+    assert by_staleness["aggregated"]["marker"]["colorbar"]["dtick"] == 1  # of versions
 
 
 def tasks_in(figure: Figure) -> list[int]:
@@ -276,7 +277,19 @@ def test_intervals(tmp_path: Path) -> None:
     plain = [{k: v for k, v in own.items() if k != "pace"} for own in HAND]
     figure = intervals(ledger_of(tmp_path, plain))
     assert len(figure.data) == 1
-    assert "no limit" in figure.words
+    assert figure.words.endswith("; the pacer has no limit in seconds.")  # it was asked
+    plain = [own for own in plain if own["kind"] != "picked"]
+    words = intervals(ledger_of(tmp_path / "plain", plain)).words
+    assert words.endswith("; whether the pacer has a limit was not recorded.")
+
+
+def test_a_version_may_come_later_than_the_pacer_s_limit(tmp_path: Path) -> None:
+    words = intervals(ledger_of(tmp_path)).words
+    due = "one is due once the pacer's limit, 2 s in the median, is over and there is an update."
+    assert words.endswith(due)
+    told = [{**own, "pace": {"buffered": 4.0}} if "pace" in own else own for own in HAND]
+    words = intervals(ledger_of(tmp_path / "buffered", told)).words
+    assert words.endswith("; the pacer has no limit in seconds.")
 
 
 def test_contributors(tmp_path: Path) -> None:
@@ -293,6 +306,12 @@ def test_contributors(tmp_path: Path) -> None:
     assert "each bar is 7 versions" in figure.words  # 1000 versions in 150 bars at most
     bars, _, high, _ = figure.data
     assert (len(bars["x"]), set(bars["y"]), set(high["y"])) == (143, {2.0}, {0.2})
+    assert "; their weights are 0.2;" in figure.words
+    assert figure.layout["yaxis2"]["rangemode"] == "tozero"
+
+
+def of_staleness(staleness: int) -> dict[str, Any]:
+    return {"version": 1, "tasks": [], "staleness": [staleness], "weights": []}
 
 
 def test_staleness(tmp_path: Path) -> None:
@@ -306,6 +325,13 @@ def test_staleness(tmp_path: Path) -> None:
     figure = staleness(ledger_of(tmp_path, [*HAND, far]))
     assert "1 beyond the bound 2" in figure.words
     check(figure)
+    # One bar alone is as wide as a version, on an axis of some of them.
+    one = staleness(ledger_of(tmp_path / "3", [line("aggregated", 1.0, **of_staleness(0))]))
+    assert one.layout["xaxis"]["range"] == [-0.6, 4.6]
+    assert one.layout["xaxis"]["dtick"] == 1
+    one = staleness(ledger_of(tmp_path / "4", [line("aggregated", 1.0, **of_staleness(50))]))
+    assert one.layout["xaxis"]["range"] == [-0.6, 50.6]
+    assert "dtick" not in one.layout["xaxis"]
     at_it = line("aggregated", 20.0, version=3, tasks=[], staleness=[2], weights=[])
     assert "none beyond the bound 2" in staleness(ledger_of(tmp_path / "2", [*HAND, at_it])).words
 
@@ -390,9 +416,11 @@ def test_losses_that_are_too_many_to_draw_are_said_to_be_a_part(tmp_path: Path) 
                 lines.append(line("outlier", 1.0, client=0, task=task))
         return losses(ledger_of(tmp_path / f"{num}-{odd}", lines)).words
 
-    assert "drawn" not in many(400, 0)
-    assert "drawn" not in many(700, 300)
-    assert "401 losses, a part of them drawn" in many(401, 0)
+    assert "drawn" not in many(600, 0)
+    assert "drawn" not in many(900, 300)
+    # 100 stretches of 6 losses or 7 that only grow: of each its ends, which are its extremes.
+    assert "601 losses (200 of them drawn), 301 in the median" in many(601, 0)
+    assert "901 losses (500 of them drawn)" in many(901, 300)
     assert "301 outliers, the latest 300 of them drawn" in many(301, 301)
 
 

@@ -238,6 +238,15 @@ def test_staleness_says_mean_and_maximum(runs: list[Run], tmp_path: Path) -> Non
     assert "staleness (versions)" in shown
 
 
+def test_what_was_never_stale_is_a_bar_and_no_slab(make_run: MakeRun) -> None:
+    fresh = [{**LINES[0], "staleness": [0, 0]}]
+    figure = drawn(
+        "staleness", Material([make_run("fedavg", 1, {}, lines=fresh)], Goal("accuracy"))
+    )
+    assert figure is not None
+    assert figure.axes[0].get_xlim() == (-0.6, 4.6)
+
+
 def test_wide_staleness_is_drawn_in_few_bars(make_run: MakeRun, tmp_path: Path) -> None:
     wide = {"kind": "aggregated", "at": 1.0, "version": 1, "tasks": [], "staleness": [0, 399]}
     draw("staleness", [make_run("pisces", 1, {}, lines=[wide])], tmp_path / "plot.svg")

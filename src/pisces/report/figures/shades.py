@@ -30,6 +30,7 @@ def _stale_cells(found: BusyMap) -> Trace:
         [numbers(row) for row in found.stale],
         colorscale=STALE,
         zmin=0,
+        zmax=max(1.0, float(np.nanmax(found.stale, initial=0.0))),
         colorbar={"title": {"text": "mean<br>staleness"}, "thickness": 12},
         hovertemplate="%{x:,.4~g} s: mean staleness %{z:.3~g}<extra></extra>",
     )

@@ -118,12 +118,14 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
 
 def _scale(ledger: Ledger, span: Span, here: Ints) -> dict[str, Any]:
     staleness = ledger.notes.tasks["staleness"][span.tasks[here]]
+    largest = max(1, int(staleness.max()))
+    whole = {"tick0": 0, "dtick": 1} if largest < 12 else {}  # there is no half a version
     return {
         "color": numbers(staleness),
         "colorscale": STALE,
         "cmin": 0,
-        "cmax": max(1, int(staleness.max())),
-        "colorbar": {"title": {"text": "staleness"}, "thickness": 12},
+        "cmax": largest,
+        "colorbar": {"title": {"text": "staleness"}, "thickness": 12, **whole},
         "line": {"width": 0},
     }
 

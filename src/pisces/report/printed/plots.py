@@ -36,6 +36,7 @@ from pisces.report.printed.sheets import (
 from pisces.report.styles import Style, styles_of
 
 MAX_BARS = 40
+LEAST_STALE = 4  # versions that the axes of histograms reach to
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ def histograms(runs: Iterable[Run], *, paper: Paper = SCREEN) -> Figure:
         )
         for axes, group, count in zip(panels, groups, counts, strict=True):
             _draw_histogram(axes, group, count, width, largest)
+        if largest < LEAST_STALE:  # else few bars would be all of the sheet
+            panels[0].set_xlim(-0.6, LEAST_STALE + 0.6)
     return figure
 
 
