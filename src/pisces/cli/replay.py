@@ -41,8 +41,9 @@ def replay(
 ) -> None:
     """Show when another pace would have made versions.
 
-    The clients do as in the run's log; only when to aggregate is decided anew. The run's own pace
-    is replayed as well: it must decide what was decided. What a log cannot tell is said.
+    The clients do as in the run's log; only when to aggregate is decided anew.
+    The run's own pace is replayed as well: it must decide what was decided.
+    What a log cannot tell is said.
 
     [bold]Examples[/]
 
