@@ -30,7 +30,7 @@ def curve(ledger: Ledger, goal: Goal) -> Figure:
         metric, target = goal.metric, goal.target
         times, values = ledger.curve(metric)
         if not len(times):
-            what = f"{told(metric)} was never" if ledger.metrics else "No version was"
+            what = f"The {told(metric)} was never" if ledger.metrics else "No version was"
             return nothing(told(metric), f"{what} evaluated yet.")
         reached = reached_at(ledger, target, metric)
         words = _words(ledger, metric, target, reached)
