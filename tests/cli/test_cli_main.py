@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,6 +56,9 @@ def test_every_command_has_help_that_fits(pisces: Callable[..., Any], command: s
     # A docstring line that is too long is folded, and leaves a short rest of its own.
     body = ran.out.partition("╭")[0].splitlines()
     assert not [line for line in body if 0 < len(line.split()) < 2 and "Example" not in line]
+    (told,) = (c.callback.__doc__ for c in app.registered_commands if c.name == command)
+    told = inspect.cleandoc(told)  # only of its first paragraph lines are put together
+    assert not [line for line in told.splitlines() if len(line) > 78 and line[0] != " "]
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c != "demo"])

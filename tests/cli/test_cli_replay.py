@@ -30,14 +30,32 @@ def test_another_bound(pisces: Pisces, finished: Path) -> None:
     assert "from there an estimate" in said
     assert "starts come after the first difference" in said
     assert "limit_s" in said  # what each pace went by
-    assert "bound 8" in said
-    assert "bound 1" in said
+    assert "and its bound 8 1" in said
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
 def test_several_bounds_are_columns(pisces: Pisces, finished: Path) -> None:
     ran = pisces("replay", finished, "--set", "pace.bound=1,2,4")
-    assert "recorded pace.bound=1 pace.bound=2 pace.bound=4" in " ".join(ran.out.split())
+    said = " ".join(ran.out.split())
+    assert "recorded pace.bound=1 pace.bound=2 pace.bound=4" in said
+    assert "interval, 95th" in ran.out  # names are broken last, and into two lines at most
+    assert max(map(len, ran.out.splitlines())) <= 80
+    # What all have in common is said once, behind what each has of its own.
+    for telling in ("starts come after the first difference", "ended by its"):
+        assert said.count(telling) <= 1
+    assert "and every latency, loss and failure, is as recorded" in said.partition("all of them")[2]
+
+
+def test_a_bound_that_was_exceeded_is_explained(pisces: Pisces, finished: Path) -> None:
+    told = json.loads(pisces("replay", finished, "--json", "--set", "pace.bound=1").out)
+    is_exceeded = told["replayed"]["staleness_max"] > 1 or told["recorded"]["staleness_max"] > 8
+    said = pisces("replay", finished, "--set", "pace.bound=1").out
+    assert ("A bound holds as far as a pace knows" in said) == is_exceeded
+
+
+def test_who_has_no_bound_has_no_row_for_it(pisces: Pisces, finished: Path) -> None:
+    ran = pisces("replay", finished, "--set", "pace.policy=timed", "--set", "pace.timeout_s=9")
+    assert "and its bound 8 -" in " ".join(ran.out.split())
 
 
 def test_json_has_all_of_it(pisces: Pisces, finished: Path) -> None:

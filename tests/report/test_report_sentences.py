@@ -20,8 +20,8 @@ def told(run: Run, target: float | None = None, **options: Any) -> str:
     return " ".join(about_run(run, Goal("accuracy", target), **options))
 
 
-def compared(runs: list[Run], **options: Any) -> str:
-    return " ".join(about_comparison(compare(runs, 0.8), runs, Goal("accuracy", 0.8)))
+def compared(runs: list[Run], **bounds: float) -> str:
+    return " ".join(about_comparison(compare(runs, 0.8), runs, Goal("accuracy", 0.8), bounds))
 
 
 def test_counts_and_lists() -> None:
@@ -166,6 +166,12 @@ def test_a_comparison_says_what_was_compared(make_run: MakeRun) -> None:
         "distrusted." in text
     )
     assert "oort: no update was stale; no clients were distrusted." in text
+    for bound, against in (
+        (9, "the stalest 9, its bound;"),
+        (16, "the stalest 9, within its bound of 16;"),
+        (8, "the stalest 9, beyond its bound of 8;"),
+    ):
+        assert against in compared([one, two, oort], pisces=bound)
 
 
 def test_what_differs_between_runs_is_not_said_of_all(make_run: MakeRun) -> None:

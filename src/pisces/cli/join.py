@@ -73,8 +73,8 @@ def join(
 ) -> None:
     """Train for a server, on data of your own, until its run is over.
 
-    A lost connection is tried again for ever; finished results are kept until the server has
-    them. Ctrl-C says goodbye first.
+    A lost connection is tried again for ever; finished results are kept until
+    the server has them. Ctrl-C says goodbye first.
 
     [bold]Examples[/]
 

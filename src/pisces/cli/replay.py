@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pisces.replaying.values import Terms
 
 NUM_DIFFERENCES = 5  # shown; --json has all
+NAME_WIDTH = 15  # beside several columns; each row's name takes two lines at most
 
 
 def replay(
@@ -41,8 +42,9 @@ def replay(
 ) -> None:
     """Show when another pace would have made versions.
 
-    The clients do as in the run's log; only when to aggregate is decided anew. The run's own pace
-    is replayed as well: it must decide what was decided. What a log cannot tell is said.
+    The clients do as in the run's log; only when to aggregate is decided anew.
+    The run's own pace is replayed as well: it must decide what was decided.
+    What a log cannot tell is said.
 
     [bold]Examples[/]
 
@@ -78,18 +80,44 @@ def _show(replays: Sequence[Replayed]) -> None:
 
     first = replays[0]
     _say(words.verdict(first.check), style="" if first.check.is_same else "yellow")
-    for reason in first.check.why:
-        _say(f"perhaps {reason}", bullet="  - ")
+    _list(f"perhaps {reason}" for reason in first.check.why)
     shown = [replayed for replayed in replays if replayed.changes]
     stdout.print(_table(first, shown))
+    if any(map(_is_exceeded, (first.recorded, *(replayed.replayed for replayed in shown)))):
+        _say(words.EXCEEDED)
+    shared = _shared(shown)
     for replayed in shown:
         if len(shown) > 1:
-            stdout.print(f"[bold]{escape(' '.join(replayed.changes))}[/]", highlight=False)
+            _head(" ".join(replayed.changes))
         _say(words.exactness(replayed.differs_at, replayed.differs_version, replayed.differs_in))
         if len(shown) == 1:
             _show_differences(replayed)
-        for caveat in replayed.caveats:
-            _say(caveat, bullet="  - ")
+        _list(caveat for caveat in replayed.caveats if caveat not in shared)
+    if shared:
+        _head("all of them")
+        _list(shared)
+
+
+def _shared(replays: Sequence[Replayed]) -> list[str]:
+    """Caveats that all of several replays have, word by word: they are said once."""
+    if len(replays) < 2:
+        return []
+    first, *others = replays
+    return [each for each in first.caveats if all(each in other.caveats for other in others)]
+
+
+def _is_exceeded(figures: Numbers) -> bool:
+    stalest, bound = figures.staleness_max, figures.bound
+    return stalest is not None and bound is not None and stalest > bound
+
+
+def _head(text: str) -> None:
+    stdout.print(f"[bold]{escape(text)}[/]", highlight=False)
+
+
+def _list(points: Iterable[str]) -> None:
+    for point in points:
+        _say(point, bullet="  - ")
 
 
 def _say(text: str, *, bullet: str = "", style: str = "") -> None:
@@ -107,14 +135,7 @@ def _number(value: float | None, digits: int = 2) -> str:
     return UNKNOWN if value is None else f"{value:,.{digits}f}".rstrip("0").rstrip(".")
 
 
-def _most(figures: Numbers) -> str:
-    """The stalest, against the bound."""
-    if figures.staleness_max is None:
-        return UNKNOWN
-    bound = "" if figures.bound is None else f" (bound {figures.bound:g})"
-    return f"{figures.staleness_max}{bound}"
-
-
+BOUND = "and its bound"
 ROWS: tuple[tuple[str, Callable[[Numbers], str]], ...] = (
     ("aggregations", lambda f: f"{f.num_aggregations:,}"),
     ("interval, median", lambda f: duration(f.interval_median_s)),
@@ -122,7 +143,8 @@ ROWS: tuple[tuple[str, Callable[[Numbers], str]], ...] = (
     ("updates per aggregation", lambda f: _number(f.updates_mean)),
     ("staleness, mean", lambda f: _number(f.staleness_mean)),
     ("staleness, 95th percentile", lambda f: _number(f.staleness_p95)),
-    ("staleness, most", _most),
+    ("staleness, most", lambda f: _number(f.staleness_max)),
+    (BOUND, lambda f: _number(f.bound)),
     ("updates dropped before its end", lambda f: f"{f.num_dropped:,}"),
     ("wait in the buffer, mean", lambda f: duration(f.wait_mean_s)),
 )
@@ -130,12 +152,16 @@ ROWS: tuple[tuple[str, Callable[[Numbers], str]], ...] = (
 
 def _table(first: Replayed, replays: Sequence[Replayed]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=escape(first.name), title_justify="left")
-    table.add_column("")
-    table.add_column("recorded", justify="right")
+    table.add_column("", no_wrap=True)  # else names are the first to be broken
+    table.add_column("recorded", justify="right", no_wrap=True)
     for replayed in replays:
         table.add_column(escape("\n".join(replayed.changes)), justify="right", overflow="fold")
+    all_of_them = [first.recorded, *(replayed.replayed for replayed in replays)]
     for label, shown in ROWS:
-        table.add_row(label, shown(first.recorded), *(shown(r.replayed) for r in replays))
+        if label == BOUND and all(figures.bound is None for figures in all_of_them):
+            continue
+        name = textwrap.fill(label, NAME_WIDTH) if len(replays) > 1 else label
+        table.add_row(name, *map(shown, all_of_them))
     return table
 
 

@@ -20,6 +20,10 @@ DIFFERS = {
     "called off": "whom to call off",
     "started": "how many to start",
 }
+EXCEEDED = (
+    "A bound holds as far as a pace knows how long clients take: those it has not heard from, or "
+    "that took longer than before, may be staler."
+)
 MOST_IMPOSSIBLE = 0.2  # of the starts after the first difference; beyond it is but a tendency
 _LIMITS = {"target": "its target", "patience": "its patience"}
 

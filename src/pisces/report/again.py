@@ -11,7 +11,7 @@ from pisces.errors import RunError
 from pisces.quantities import UNKNOWN, discreet, how_many, listed
 from pisces.record.reader import Run
 from pisces.record.writer import CONFIG, read_file
-from pisces.report.markup import Html, Marked, table, tag
+from pisces.report.markup import Html, Marked, broken, table, tag
 from pisces.report.settings import MOST_SIDES, Side, common, sides
 
 MOST_LETTERS = 100_000  # of one config in the page
@@ -125,7 +125,7 @@ def _differences(columns: Sequence[Side], alike: dict[str, Any]) -> Html:
 def _row(key: str, columns: Sequence[Side]) -> list[str]:
     """The first is what the others are held against."""
     texts = [_value(side.settings[key]) if key in side.settings else UNKNOWN for side in columns]
-    return [key, texts[0], *(t if t == texts[0] else Marked(t) for t in texts[1:])]
+    return [broken(key), texts[0], *(t if t == texts[0] else Marked(t) for t in texts[1:])]
 
 
 def _seeds(side: Side) -> str:
@@ -136,7 +136,7 @@ def _seeds(side: Side) -> str:
 
 
 def _listing(settings: dict[str, Any]) -> Html:
-    rows = [(key, _value(value)) for key, value in settings.items()]
+    rows = [(broken(key), _value(value)) for key, value in settings.items()]
     return table(("setting", "value"), rows, numbers=False)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pisces.quantities import begun, how_many, listed
-from pisces.record.reader import Run
 from pisces.report import figures
 from pisces.report.again import make_again, settings_of, software
 from pisces.report.compare import Row, drawn_of
@@ -15,6 +14,7 @@ from pisces.report.costs import costs
 from pisces.report.figures import Figure
 from pisces.report.goal import Goal
 from pisces.report.ledger import overview
+from pisces.report.ledger.overview import bound_of
 from pisces.report.ledger.story import NO_DECISIONS
 from pisces.report.ledger.summary import ReadRun
 from pisces.report.markup import Html, joined, tag
@@ -53,17 +53,17 @@ class Chapter:
     def show(self, figure: Figure) -> None:
         """Add a figure with its words; one that has nothing to show is only told of."""
         figure = figures.bounded(figure)
-        heading, words = tag("h3", begun(figure.title)), begun(figure.words)
+        heading = tag("h3", begun(figure.title))
         if not figure.data:
-            self.say(heading, tag("p", words, class_="note"))
+            self.say(heading, tag("p", figure.words, class_="note"))
             return
         key = f"{self.key}-{len(self.figures)}"
         self.figures.append(Shown(key, figure.data, figure.layout))
         place = tag("div", class_="plot", data_figure=key, role="img", aria_label=figure.title)
-        self.say(heading, tag("figure", place, tag("figcaption", words)))
+        self.say(heading, tag("figure", place, tag("figcaption", figure.words)))
 
 
-def title_of(runs: Sequence[Run]) -> str:
+def title_of(runs: Sequence[ReadRun]) -> str:
     """What the page is called."""
     if len(runs) == 1:
         return runs[0].name
@@ -134,7 +134,7 @@ def _short(run: ReadRun, goal: Goal) -> Chapter:
     return chapter
 
 
-def _short_of_all(runs: Sequence[Run], rows: Sequence[Row] | None, goal: Goal) -> Chapter:
+def _short_of_all(runs: Sequence[ReadRun], rows: Sequence[Row] | None, goal: Goal) -> Chapter:
     chapter = Chapter("summary", "In short")
     found = differences_of_world(runs)
     if found is not None:
@@ -158,8 +158,20 @@ def _short_of_all(runs: Sequence[Run], rows: Sequence[Row] | None, goal: Goal) -
             )
         )
     else:
-        chapter.say(_bullets(about_comparison(rows, runs, goal)))
+        chapter.say(_bullets(about_comparison(rows, runs, goal, _bounds_of(runs))))
     return chapter
+
+
+def _bounds_of(runs: Sequence[ReadRun]) -> dict[str, float]:
+    """The bound on staleness of each protocol that has one, and the same in all of its runs."""
+    bounds: dict[str, set[float | None]] = {}
+    for run in runs:
+        bounds.setdefault(run.protocol, set()).add(bound_of(run.ledger))
+    return {
+        protocol: bound
+        for protocol, (bound, *others) in bounds.items()
+        if bound is not None and not others
+    }
 
 
 def _bullets(sentences: Iterable[str]) -> Html:

@@ -6,10 +6,13 @@ const LOOK = {
     responsive: true, displaylogo: false, showTips: false,
     logging: 0, // it warns of every bar coloured by a number
   },
-  // These are too dark for a dark page; the sky's blue gives way to the blue.
-  lighter: {
+  // What a dark page has instead of colours. Some are too dark for it; the sky's blue gives way to
+  // the blue. A scale's far end is what has to be seen, so that it grows brighter there, not darker.
+  onDark: {
     "#0072B2": "#3D9AD9", "#56B4E9": "#9BD4F5", "#882255": "#C4698F", "#332288": "#8F80DB",
     "#8C510A": "#C08A48",
+    "#FDE725": "#355F8D", "#5EC962": "#238A8D", "#21918C": "#2FB47C", "#3B528B": "#8BD646",
+    "#440154": "#FDE725",
   },
   // Figures say nothing of the colours of text and paper: they are the page's, as is its type.
   template({ ink, soft, grid, paper }) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -34,6 +35,11 @@ def tag(name: str, *children: object, **attributes: object) -> Html:
 def joined(parts: Iterable[object]) -> Html:
     """One after the other."""
     return Html("".join(map(escape, parts)))
+
+
+def broken(name: str) -> Html:
+    """A dotted name that may break after dots and underscores, not in the middle of words."""
+    return Html(re.sub(r"([._]+)", r"\1<wbr>", escape(name)))
 
 
 def table(

@@ -12,7 +12,7 @@
     return LOOK.template({ ink, soft, grid, paper });
   };
   const seen = (data) => dark.matches && !printing
-    ? JSON.parse(JSON.stringify(data), (_, value) => LOOK.lighter[value] ?? value) : data;
+    ? JSON.parse(JSON.stringify(data), (_, value) => LOOK.onDark[value] ?? value) : data;
   Plotly.setPlotConfig(LOOK.config);
   const draw = (place) => {
     const { data, layout } = figures[place.dataset.figure];

@@ -43,8 +43,13 @@ def about_run(
     yield from _trouble(counts)
 
 
-def about_comparison(rows: Sequence[Row], runs: Sequence[Run], goal: Goal) -> Iterator[str]:
-    """Protocols side by side: the first row is the one whose speed-ups are told."""
+def about_comparison(
+    rows: Sequence[Row], runs: Sequence[Run], goal: Goal, bounds: Mapping[str, float] | None = None
+) -> Iterator[str]:
+    """Protocols side by side: the first row is the one whose speed-ups are told.
+
+    `bounds` are those on staleness, by protocol.
+    """
     seeds = dict.fromkeys(seed for row in rows for seed in row.seeds)
     num_runs = sum(len(row.seeds) for row in rows)
     if not num_runs:
@@ -56,7 +61,9 @@ def about_comparison(rows: Sequence[Row], runs: Sequence[Run], goal: Goal) -> It
             f"{what_was_learnt(runs)}."
         )
         yield from (_reached(row, goal) for row in rows if row.seeds)
-        yield from (manners(row, runs) for row in rows if row.seeds)
+        yield from (
+            manners(row, runs, (bounds or {}).get(row.protocol)) for row in rows if row.seeds
+        )
     yield from (_speedup(rows[0].protocol, row) for row in rows[1:] if row.speedup is not None)
     yield from (_unknown(rows[0].protocol, row) for row in rows[1:] if row.speedup is None)
     cut = [(row.protocol, row.num_cut_short) for row in rows if row.num_cut_short]

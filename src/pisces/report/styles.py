@@ -20,6 +20,8 @@ GREY = COLOURS[10]
 # Whose the first colours are, in every picture; those of the main ones are given away last.
 MAIN = ("pisces", "oort", "fedbuff", "fedavg")
 OWNERS = (*MAIN, "pisces-paper", "fedbuff-mixing", "pisces-artifact")
+# Viridis from its bright end: what is fresh is bright. On a dark page it is the other way round.
+SCALE = ("#FDE725", "#5EC962", "#21918C", "#3B528B", "#440154")
 # Black and white printers and the fully colour-blind go by these.
 DASHES: tuple[Dash, ...] = ("-", "--", "-.", ":", (0, (3, 1, 1, 1, 1, 1)))
 

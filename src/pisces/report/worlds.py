@@ -50,8 +50,8 @@ def harm_in(run: Run) -> Iterator[str]:
             yield f"{begun(told)} of the clients{many} {what}; {_found(distrusted)}."
 
 
-def manners(row: Row, runs: Sequence[Run]) -> str:
-    """How stale updates came in, and how many clients were no longer trusted."""
+def manners(row: Row, runs: Sequence[Run], bound: float | None = None) -> str:
+    """How stale updates came in, against the bound, and how many clients were not trusted."""
     own = [r.counts for r in runs if r.protocol == row.protocol and not r.counts.is_cut_short]
     stale_ones = [counts for counts in own if counts.mean_staleness is not None]
     if not stale_ones or row.max_staleness is None:
@@ -60,14 +60,21 @@ def manners(row: Row, runs: Sequence[Run]) -> str:
         stale = "no update was stale"
     else:
         mean = _mean_staleness(stale_ones)
-        stale = (
-            f"updates were {mean:.1f} versions stale on average, the stalest {row.max_staleness}"
-        )
+        most = f"the stalest {row.max_staleness}{_against(bound, row.max_staleness)}"
+        stale = f"updates were {mean:.1f} versions stale on average, {most}"
     nums = [len(counts.distrusted) for counts in own]
-    least, most = min(nums, default=0), max(nums, default=0)
-    whom = how_many(most, "client") if least == most else f"{least:,} to {most:,} clients"
-    each = " in each run" if least == most > 0 and len(nums) > 1 else ""
-    return f"{row.protocol}: {stale}; {whom} {'was' if most == 1 else 'were'} distrusted{each}."
+    fewest, largest = min(nums, default=0), max(nums, default=0)
+    whom = f"{fewest:,} to {largest:,} clients" if fewest < largest else how_many(largest, "client")
+    each = " in each run" if fewest == largest > 0 and len(nums) > 1 else ""
+    return f"{row.protocol}: {stale}; {whom} {'was' if largest == 1 else 'were'} distrusted{each}."
+
+
+def _against(bound: float | None, stalest: int) -> str:
+    if bound is None:
+        return ""
+    if stalest == bound:
+        return ", its bound"
+    return f", {'beyond' if stalest > bound else 'within'} its bound of {bound:g}"
 
 
 def _mean_staleness(runs: Sequence[Counts]) -> float:

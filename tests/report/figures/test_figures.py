@@ -15,7 +15,7 @@ import pytest
 from ledgers import CONFIG, HAND, ledger_of, line, write
 from runs import World, simulate
 
-from pisces import build, config
+from pisces import build, config, dashboard
 from pisces.errors import ConfigError
 from pisces.record.lines import Line, encode
 from pisces.report.charts import LOOK
@@ -40,7 +40,7 @@ from pisces.report.figures.figure import Trace, middle, thinned
 from pisces.report.figures.judging import judge_of
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
-from pisces.report.styles import BLUE, COLOURS
+from pisces.report.styles import BLUE, COLOURS, SCALE
 
 HALF = Goal("accuracy", 0.5)
 OF_ONE: dict[str, Callable[[Ledger], Figure]] = {
@@ -87,6 +87,9 @@ def test_curve(tmp_path: Path) -> None:
     figure = curve(ledger_of(tmp_path), HALF)
     assert (figure.data[0]["x"], figure.data[0]["y"]) == ([0.0, 4.0, 9.0], [0.1, 0.4, 0.6])
     assert (figure.data[1]["x"], figure.data[1]["y"]) == ([9.0], [0.5])  # the target was met
+    assert figure.data[1]["textposition"] == "bottom left"  # there is no room beyond the end
+    soon = curve(ledger_of(tmp_path), Goal("accuracy", 0.3))
+    assert (soon.data[1]["x"], soon.data[1]["textposition"]) == ([4.0], "bottom right")
     assert figure.layout["shapes"][0]["y0"] == 0.5
     assert "the target 0.5 was reached after 9 s" in figure.words
     other = curve(ledger_of(tmp_path), Goal("loss"))
@@ -136,6 +139,7 @@ def test_timeline_bars(tmp_path: Path) -> None:
     assert figure.layout["yaxis"]["ticktext"] == ["0", "1", "7"]
     by_staleness = by_name(timeline(ledger_of(tmp_path)))
     assert by_staleness["aggregated"]["marker"]["color"] == [0, 1]
+    assert by_staleness["aggregated"]["marker"]["colorbar"]["dtick"] == 1  # of versions
 
 
 def tasks_in(figure: Figure) -> list[int]:
@@ -273,7 +277,19 @@ def test_intervals(tmp_path: Path) -> None:
     plain = [{k: v for k, v in own.items() if k != "pace"} for own in HAND]
     figure = intervals(ledger_of(tmp_path, plain))
     assert len(figure.data) == 1
-    assert "no limit" in figure.words
+    assert figure.words.endswith("; the pacer has no limit in seconds.")  # it was asked
+    plain = [own for own in plain if own["kind"] != "picked"]
+    words = intervals(ledger_of(tmp_path / "plain", plain)).words
+    assert words.endswith("; whether the pacer has a limit was not recorded.")
+
+
+def test_a_version_may_come_later_than_the_pacer_s_limit(tmp_path: Path) -> None:
+    words = intervals(ledger_of(tmp_path)).words
+    due = "one is due once the pacer's limit, 2 s in the median, is over and there is an update."
+    assert words.endswith(due)
+    told = [{**own, "pace": {"buffered": 4.0}} if "pace" in own else own for own in HAND]
+    words = intervals(ledger_of(tmp_path / "buffered", told)).words
+    assert words.endswith("; the pacer has no limit in seconds.")
 
 
 def test_contributors(tmp_path: Path) -> None:
@@ -290,6 +306,12 @@ def test_contributors(tmp_path: Path) -> None:
     assert "each bar is 7 versions" in figure.words  # 1000 versions in 150 bars at most
     bars, _, high, _ = figure.data
     assert (len(bars["x"]), set(bars["y"]), set(high["y"])) == (143, {2.0}, {0.2})
+    assert "; their weights are 0.2;" in figure.words
+    assert figure.layout["yaxis2"]["rangemode"] == "tozero"
+
+
+def of_staleness(staleness: int) -> dict[str, Any]:
+    return {"version": 1, "tasks": [], "staleness": [staleness], "weights": []}
 
 
 def test_staleness(tmp_path: Path) -> None:
@@ -303,6 +325,13 @@ def test_staleness(tmp_path: Path) -> None:
     figure = staleness(ledger_of(tmp_path, [*HAND, far]))
     assert "1 beyond the bound 2" in figure.words
     check(figure)
+    # One bar alone is as wide as a version, on an axis of some of them.
+    one = staleness(ledger_of(tmp_path / "3", [line("aggregated", 1.0, **of_staleness(0))]))
+    assert one.layout["xaxis"]["range"] == [-0.6, 4.6]
+    assert one.layout["xaxis"]["dtick"] == 1
+    one = staleness(ledger_of(tmp_path / "4", [line("aggregated", 1.0, **of_staleness(50))]))
+    assert one.layout["xaxis"]["range"] == [-0.6, 50.6]
+    assert "dtick" not in one.layout["xaxis"]
     at_it = line("aggregated", 20.0, version=3, tasks=[], staleness=[2], weights=[])
     assert "none beyond the bound 2" in staleness(ledger_of(tmp_path / "2", [*HAND, at_it])).words
 
@@ -387,9 +416,11 @@ def test_losses_that_are_too_many_to_draw_are_said_to_be_a_part(tmp_path: Path) 
                 lines.append(line("outlier", 1.0, client=0, task=task))
         return losses(ledger_of(tmp_path / f"{num}-{odd}", lines)).words
 
-    assert "drawn" not in many(400, 0)
-    assert "drawn" not in many(700, 300)
-    assert "401 losses, a part of them drawn" in many(401, 0)
+    assert "drawn" not in many(600, 0)
+    assert "drawn" not in many(900, 300)
+    # 100 stretches of 6 losses or 7 that only grow: of each its ends, which are its extremes.
+    assert "601 losses (200 of them drawn), 301 in the median" in many(601, 0)
+    assert "901 losses (500 of them drawn)" in many(901, 300)
     assert "301 outliers, the latest 300 of them drawn" in many(301, 301)
 
 
@@ -661,11 +692,34 @@ def test_axes_of_large_numbers_have_no_superscripts(
 # --- colours --------------------------------------------------------------------------------------
 
 
-def test_what_is_lighter_in_the_dark_are_colours_of_ours() -> None:
-    lighter = dict(re.findall(r'"(#[0-9A-F]{6})": "(#[0-9A-F]{6})"', LOOK.read_text()))
-    assert BLUE in lighter
-    assert lighter.keys() <= set(COLOURS)
-    assert not set(COLOURS) & set(lighter.values())
+def on_dark() -> dict[str, str]:
+    return dict(re.findall(r'"(#[0-9A-F]{6})": "(#[0-9A-F]{6})"', LOOK.read_text()))
+
+
+def light_of(colour: str) -> float:
+    """How bright a colour is, as WCAG counts it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_what_is_otherwise_in_the_dark_are_colours_of_ours() -> None:
+    other = on_dark()
+    assert BLUE in other
+    assert other.keys() <= {*COLOURS, *SCALE}
+    assert not set(COLOURS) & set(other.values())
+
+
+def test_the_stalest_are_what_is_seen_best_on_a_dark_page(tmp_path: Path) -> None:
+    (bars,) = (t for t in timeline(ledger_of(tmp_path)).data if t["name"] == "aggregated")
+    assert [colour for _, colour in bars["marker"]["colorscale"]] == list(SCALE)
+    lights = [light_of(on_dark()[colour]) for colour in SCALE]
+    assert lights == sorted(lights)
+    report = re.findall(r"--(?:paper|card): (#[0-9a-f]{6})", LOOK.with_name("page.css").read_text())
+    live = (Path(dashboard.__file__).parent / "static/page.css").read_text()
+    (card,) = re.findall(r"--card: light-dark\(#[0-9a-f]{6}, (#[0-9a-f]{6})\)", live)
+    for paper in (*report[2:], card):
+        assert (lights[0] + 0.05) / (light_of(paper) + 0.05) >= 2
 
 
 def test_a_run_that_ended_as_it_began_has_no_axis_of_nothing(tmp_path: Path) -> None:

@@ -134,6 +134,16 @@ def test_accuracy_of_which_some_reached_the_target(make_run: MakeRun, tmp_path: 
     assert "pisces: 20 s (reached by 2 of 3)" in words(tmp_path / "plot.svg")
 
 
+def test_the_mark_of_a_target_met_at_the_very_end_is_whole(make_run: MakeRun) -> None:
+    some = [make_run("pisces", 1, {10.0: 0.1, 20.0: 0.9})]
+    figure = drawn("curve", Material(some, Goal("accuracy", 0.8)))
+    assert figure is not None
+    axes = figure.axes[0]
+    (mark,) = (line for line in axes.lines if line.get_marker() == "o")
+    assert list(mark.get_xdata()) == [axes.get_xlim()[1]]
+    assert not mark.get_clip_on()
+
+
 def test_accuracy_without_a_target_or_seeds(runs: list[Run], tmp_path: Path) -> None:
     draw("curve", runs[:1], tmp_path / "plot.svg")
     shown = words(tmp_path / "plot.svg")
@@ -159,6 +169,22 @@ def test_times_to_target_begin_with_the_quickest(make_run: MakeRun, tmp_path: Pa
     assert "time to accuracy 0.9 (s)" in told
     names = [text for text in told if text in {*times, "once", "never"}]
     assert names == ["soon", "late", "once", "never"]
+
+
+@pytest.mark.parametrize(
+    ("best", "told"),
+    [
+        ((0.9, 0.9), "bar: median; dot: a seed"),
+        ((0.9, 0.1), "bar: median; dot: a seed; triangle: ended without it"),
+        ((0.1, 0.1), "bar: median; triangle: ended without it"),
+    ],
+)
+def test_only_marks_that_are_there_are_explained(
+    make_run: MakeRun, tmp_path: Path, best: tuple[float, float], told: str
+) -> None:
+    some = [make_run("pisces", seed, {20.0: top}) for seed, top in enumerate(best)]
+    draw("times", some, tmp_path / "times.svg", 0.8)
+    assert told in words(tmp_path / "times.svg")
 
 
 def test_a_median_that_is_not_known_is_drawn_as_far_as_it_is_sure(make_run: MakeRun) -> None:
@@ -210,6 +236,15 @@ def test_staleness_says_mean_and_maximum(runs: list[Run], tmp_path: Path) -> Non
     assert "mean 1.0, max 3" in shown  # (0 + 3 + 1 + 0) / 4
     assert "no updates" in shown
     assert "staleness (versions)" in shown
+
+
+def test_what_was_never_stale_is_a_bar_and_no_slab(make_run: MakeRun) -> None:
+    fresh = [{**LINES[0], "staleness": [0, 0]}]
+    figure = drawn(
+        "staleness", Material([make_run("fedavg", 1, {}, lines=fresh)], Goal("accuracy"))
+    )
+    assert figure is not None
+    assert figure.axes[0].get_xlim() == (-0.6, 4.6)
 
 
 def test_wide_staleness_is_drawn_in_few_bars(make_run: MakeRun, tmp_path: Path) -> None:

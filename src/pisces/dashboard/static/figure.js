@@ -85,7 +85,7 @@ export function redraw() {
 const TAG = /<(?!\/?(?:br|b|i|sub|sup|extra)>)/g;
 
 function harmless(value) {
-  if (typeof value === "string") return (look.isDark && LOOK.lighter[value]) || value.replace(TAG, "&lt;");
+  if (typeof value === "string") return (look.isDark && LOOK.onDark[value]) || value.replace(TAG, "&lt;");
   if (Array.isArray(value)) return value.map(harmless);
   if (value === null || typeof value !== "object") return value;
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, harmless(part)]));

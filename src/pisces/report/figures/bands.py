@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pisces.quantities import counted, told
+from pisces.quantities import begun, counted, told
 from pisces.report.arrays import Floats
 from pisces.report.band import BAND, band
 from pisces.report.compare import grouped
@@ -32,7 +32,7 @@ def median_curves(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
         grid, low, middle, high = band([curve for curve in curves if len(curve[0])])
         if len(grid):
             traces += _traces(name, looks[name], grid, low, middle, high)
-    return Figure(title, f"{BAND}.", traces, over_time(NAME, goal))
+    return Figure(title, f"{begun(BAND)}.", traces, over_time(NAME, goal))
 
 
 def _traces(

@@ -59,7 +59,7 @@ def _why_nothing(ledgers: Sequence[Ledger], goal: Goal) -> str | None:
         return None
     if not any(ledger.metrics for ledger in ledgers):
         return "No run was evaluated yet."
-    return f"{told(goal.metric)} was never evaluated."
+    return f"The {told(goal.metric)} was never evaluated."
 
 
 def looks_of(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:

@@ -30,14 +30,14 @@ def curve(ledger: Ledger, goal: Goal) -> Figure:
         metric, target = goal.metric, goal.target
         times, values = ledger.curve(metric)
         if not len(times):
-            what = f"{told(metric)} was never" if ledger.metrics else "No version was"
+            what = f"The {told(metric)} was never" if ledger.metrics else "No version was"
             return nothing(told(metric), f"{what} evaluated yet.")
         reached = reached_at(ledger, target, metric)
         words = _words(ledger, metric, target, reached)
     return Figure(
         f"{told(metric)} over time",
         words,
-        [_line(times, values, metric), *_mark(reached, target)],
+        [_line(times, values, metric), *_mark(reached, target, float(times[-1]))],
         _layout(goal, values),
     )
 
@@ -74,9 +74,10 @@ def _line(times: Floats, values: Floats, metric: str) -> Trace:
     }
 
 
-def _mark(reached: float | None, target: float | None) -> list[Trace]:
+def _mark(reached: float | None, target: float | None, end: float) -> list[Trace]:
     if reached is None or target is None:
         return []
+    side = "left" if reached > end / 2 else "right"  # where there is room for its words
     return [
         {
             "type": "scatter",
@@ -84,7 +85,7 @@ def _mark(reached: float | None, target: float | None) -> list[Trace]:
             "x": [reached],
             "y": [target],
             "text": [f"{duration(reached)}"],
-            "textposition": "bottom right",
+            "textposition": f"bottom {side}",
             "marker": {"color": ORANGE, "size": 10, "symbol": "diamond"},
             "hovertemplate": "target met at %{x:,.4~g} s<extra></extra>",
             "showlegend": False,

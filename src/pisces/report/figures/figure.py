@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pisces.quantities import told
-from pisces.report.arrays import Ints
+from pisces.report.arrays import Floats, Ints
 from pisces.report.goal import Goal
 from pisces.report.styles import GREY
 
 Trace: TypeAlias = dict[str, Any]
 
 MOST_POINTS = 1600  # of one line
-MOST_DOTS = 400  # each is an element of the page, to be drawn and kept
+MOST_DOTS = 600  # each is an element of the page, to be drawn and kept
+FEWER_DOTS = 400  # drawn at most where there are more than that
 HEIGHT = 360  # pixels; a page may have it otherwise
 
 
@@ -27,9 +28,9 @@ HEIGHT = 360  # pixels; a page may have it otherwise
 class Figure:
     """A figure for plotly.js: `data` and `layout`, JSON-able, without NaN.
 
-    `words` say in one sentence what one sees. A figure with nothing to show has no `data`, and
-    `words` say why. Names out of logs are escaped where plotly would take them for markup, and
-    stand as they are in `words`.
+    `words` say in one sentence what one sees; they begin large, unless with a name. A figure with
+    nothing to show has no `data`, and `words` say why. Names out of logs are escaped where plotly
+    would take them for markup, and stand as they are in `words`.
     """
 
     title: str
@@ -112,6 +113,11 @@ def thinned(values: ArrayLike, most: int = MOST_POINTS) -> Ints:
     kept.append(np.array([a + int(low[a:b].argmin()) for a, b in pairs]))
     kept.append(np.array([a + int(high[a:b].argmax()) for a, b in pairs]))
     return np.unique(np.concatenate(kept))
+
+
+def dots(values: Floats) -> Ints:
+    """Which of these to draw as dots: fewer are drawn only where that spares many."""
+    return thinned(values, len(values) if len(values) <= MOST_DOTS else FEWER_DOTS)
 
 
 def middle(values: ArrayLike) -> float:

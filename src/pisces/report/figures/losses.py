@@ -12,15 +12,14 @@ from pisces.judge.clusters import LossOutliers
 from pisces.quantities import counted
 from pisces.report.arrays import Ints
 from pisces.report.figures.figure import (
-    MOST_DOTS,
     Figure,
     Trace,
     axis,
+    dots,
     layout_of,
     middle,
     nothing,
     numbers,
-    thinned,
 )
 from pisces.report.figures.judging import judge_of
 from pisces.report.ledger import Ledger
@@ -53,10 +52,12 @@ def losses(ledger: Ledger) -> Figure:
         # There is no way down to 0 on a logarithmic axis: clusters reach to the least loss there.
         is_log = layout["yaxis"].get("type") == "log"
         least = float(tasks["loss"][told].min()) if is_log else -np.inf
+        shown = _dots(ledger, told)
+        num_shown = sum(len(trace["x"]) for trace in shown)
         return Figure(
             TITLE,
-            f"{_words(ledger, told)}{shaded}.",
-            [*_bands(ranges, least), *_dots(ledger, told), *_credits(ledger, told)],
+            f"{_words(ledger, told, num_shown)}{shaded}.",
+            [*_bands(ranges, least), *shown, *_credits(ledger, told)],
             layout,
         )
 
@@ -68,7 +69,7 @@ def _dots(ledger: Ledger, told: Ints) -> list[Trace]:
     tasks = ledger.notes.tasks
     is_odd = tasks["is_outlier"][told]
     usual, odd = told[~is_odd], told[is_odd][-MOST_OUTLIERS:]
-    usual = usual[thinned(tasks["loss"][usual], MOST_DOTS)]
+    usual = usual[dots(tasks["loss"][usual])]
     dot = {"color": BLUE, "size": 4, "opacity": 0.7}
     cross = {"color": ORANGE, "size": 8, "symbol": "x"}
     traces = [_scatter(ledger, usual, "believed", dot)]
@@ -117,12 +118,12 @@ def _layout(ledger: Ledger, told: Ints) -> dict[str, Any]:
     return layout
 
 
-def _words(ledger: Ledger, told: Ints) -> str:
+def _words(ledger: Ledger, told: Ints, num_shown: int) -> str:
     tasks, clients = ledger.notes.tasks, ledger.notes.clients
     num_odd = int(np.count_nonzero(tasks["is_outlier"][told]))
     num_banned = int(np.count_nonzero(clients["distrusted_line"] >= 0))
     usual = middle(tasks["loss"][told])
-    part = ", a part of them drawn" if len(told) - num_odd > MOST_DOTS else ""
+    part = f" ({num_shown:,} of them drawn)" if num_shown < len(told) else ""
     latest = f", the latest {MOST_OUTLIERS} of them drawn" if num_odd > MOST_OUTLIERS else ""
     return (
         f"{counted(len(told), 'loss', 'losses')}{part}, {usual:.4g} in the median; "

@@ -9,10 +9,10 @@ import numpy as np
 from pisces.quantities import counted, duration
 from pisces.report.arrays import Floats, Ints
 from pisces.report.figures.figure import (
-    MOST_DOTS,
     Figure,
     Trace,
     axis,
+    dots,
     layout_of,
     middle,
     nothing,
@@ -25,6 +25,7 @@ from pisces.report.styles import BLUE, GREY, ORANGE
 
 MOST_STEPS = 150  # versions drawn one by one; more are drawn a few together
 MOST_BARS = 60  # of a histogram
+LEAST_STALE = 4  # versions that the axis of a histogram reaches to
 NOTHING = "No version was made yet."
 
 
@@ -40,14 +41,15 @@ def intervals(ledger: Ledger) -> Figure:
             return nothing(title, NOTHING)
         at, versions = table["at"].copy(), table["version"].copy()
         apart, limits = ledger.notes.intervals(), ledger.notes.paced("limit_s")
-    kept = thinned(apart, MOST_DOTS)
+        is_told = ledger.has_decisions or bool(ledger.notes.pace)
+    kept = dots(apart)
     traces = [_dots(at[kept], apart[kept], versions[kept])]
     if not np.isnan(limits).all():
         kept = thinned(limits)
         traces.append(_steps(at[kept], limits[kept]))
     layout = layout_of(name, "time (s)", "time since the version before (s)")
     layout["xaxis"]["rangemode"] = layout["yaxis"]["rangemode"] = "tozero"
-    return Figure(title, _interval_words(apart, limits), traces, layout)
+    return Figure(title, _interval_words(apart, limits, is_told=is_told), traces, layout)
 
 
 def _dots(at: Floats, apart: Floats, versions: Ints) -> Trace:
@@ -75,13 +77,19 @@ def _steps(at: Floats, limits: Floats) -> Trace:
     }
 
 
-def _interval_words(apart: Floats, limits: Floats) -> str:
+def _interval_words(apart: Floats, limits: Floats, *, is_told: bool) -> str:
+    """`is_told`: what the pacer goes by was recorded."""
     usual, most = duration(middle(apart)), duration(float(apart.max()))
     text = f"{counted(len(apart), 'version')}, {usual} apart in the median, {most} at most"
     known = limits[~np.isnan(limits)]
-    if not len(known):
-        return f"{text}; the pacer has no limit in seconds, or its verdicts were not recorded."
-    return f"{text}; the pacer's limit is {duration(middle(known))} in the median."
+    if len(known):
+        limit = f"{duration(middle(known))} in the median"
+        return (
+            f"{text}; one is due once the pacer's limit, {limit}, is over and there is an update."
+        )
+    if is_told:
+        return f"{text}; the pacer has no limit in seconds."
+    return f"{text}; whether the pacer has a limit was not recorded."
 
 
 # --- of whom --------------------------------------------------------------------------------------
@@ -161,7 +169,7 @@ def _two_panels(name: str) -> dict[str, object]:
     layout = layout_of(name, "version", "updates", bargap=0.1, height=440)
     layout["xaxis"]["anchor"] = "y2"
     layout["yaxis"] |= {"domain": [0.55, 1.0], "rangemode": "tozero"}
-    layout["yaxis2"] = axis("weight", domain=[0.0, 0.45])
+    layout["yaxis2"] = axis("weight", domain=[0.0, 0.45], rangemode="tozero")
     return layout
 
 
@@ -171,8 +179,12 @@ def _contributor_words(num: Ints, weights: Floats, width: int) -> str:
     text = f"{mean} {make} a version on average, {num.max():,} at most"
     known = weights[~np.isnan(weights)]
     if len(known):
-        text += f"; their weights are from {known.min():.3g} to {known.max():.3g}"
+        text += f"; their weights are {_from_to(f'{known.min():.3g}', f'{known.max():.3g}')}"
     return f"{text}; each bar is {width} versions." if width > 1 else f"{text}."
+
+
+def _from_to(low: str, high: str) -> str:
+    return low if low == high else f"from {low} to {high}"
 
 
 # --- how stale ------------------------------------------------------------------------------------
@@ -200,7 +212,11 @@ def staleness(ledger: Ledger) -> Figure:
         "hovertemplate": "staleness %{x}: %{customdata:,} updates, %{y:.3~g} %<extra></extra>",
     }
     layout = layout_of(name, "staleness (versions)", "aggregated updates (%)", bargap=0.05)
-    if max(values[-1], bound or 0) - values[0] < 12:
+    least, most = int(values[0]), max(int(values[-1]), bound or 0)
+    if len(bins) == 1:  # whose bar would be all of the figure
+        least, most = 0, max(most, LEAST_STALE)
+        layout["xaxis"]["range"] = [-0.6 * width, most + 0.6 * width]
+    if most - least < 12:
         layout["xaxis"] |= {"tick0": 0, "dtick": 1}  # there is no half a version
     if bound is not None:
         layout |= _upright(bound, f"bound {bound:g}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from pisces.report.figures.busy import BusyMap
 from pisces.report.figures.figure import Trace, numbers
-from pisces.report.figures.span import COLOURS
+from pisces.report.figures.span import COLOURS, STALE
 from pisces.report.ledger.tables import OUTCOMES
 from pisces.report.styles import GREY
 
@@ -28,9 +28,9 @@ def _stale_cells(found: BusyMap) -> Trace:
     return _cells(
         found,
         [numbers(row) for row in found.stale],
-        colorscale="Viridis",
-        reversescale=True,
+        colorscale=STALE,
         zmin=0,
+        zmax=max(1.0, float(np.nanmax(found.stale, initial=0.0))),
         colorbar={"title": {"text": "mean<br>staleness"}, "thickness": 12},
         hovertemplate="%{x:,.4~g} s: mean staleness %{z:.3~g}<extra></extra>",
     )

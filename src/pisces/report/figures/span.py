@@ -11,9 +11,10 @@ from pisces.quantities import counted, duration
 from pisces.report.arrays import Floats, Ints
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.tables import AGGREGATED, OUTCOMES, RUNNING
-from pisces.report.styles import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
+from pisces.report.styles import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SCALE, SKY
 
 COLOURS = dict(zip(OUTCOMES, (SKY, AMBER, GREEN, PINK, ORANGE, GREY, BLUE, GREY), strict=True))
+STALE = [[place / (len(SCALE) - 1), colour] for place, colour in enumerate(SCALE)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from pisces.report.arrays import Ints
 from pisces.report.figures import shades
 from pisces.report.figures.busy import busy_map
 from pisces.report.figures.figure import Figure, Trace, label, layout_of, nothing, numbers
-from pisces.report.figures.span import COLOURS, Span, in_words, span_of
+from pisces.report.figures.span import COLOURS, STALE, Span, in_words, span_of
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.tables import AGGREGATED, OUTCOMES, Outcome
 
@@ -118,13 +118,14 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
 
 def _scale(ledger: Ledger, span: Span, here: Ints) -> dict[str, Any]:
     staleness = ledger.notes.tasks["staleness"][span.tasks[here]]
+    largest = max(1, int(staleness.max()))
+    whole = {"tick0": 0, "dtick": 1} if largest < 12 else {}  # there is no half a version
     return {
         "color": numbers(staleness),
-        "colorscale": "Viridis",
-        "reversescale": True,
+        "colorscale": STALE,
         "cmin": 0,
-        "cmax": max(1, int(staleness.max())),
-        "colorbar": {"title": {"text": "staleness"}, "thickness": 12},
+        "cmax": largest,
+        "colorbar": {"title": {"text": "staleness"}, "thickness": 12, **whole},
         "line": {"width": 0},
     }
 

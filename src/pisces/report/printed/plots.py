@@ -36,6 +36,7 @@ from pisces.report.printed.sheets import (
 from pisces.report.styles import Style, styles_of
 
 MAX_BARS = 40
+LEAST_STALE = 4  # versions that the axes of histograms reach to
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,7 @@ def times(runs: Iterable[Run], goal: Goal, *, paper: Paper = SCREEN) -> Figure:
         axes.invert_yaxis()
         axes.set_xlim(left=0)
         axes.set_xlabel(literal(f"time to {told(metric)} {target:g} (s)"))
-        title = "bar: median; dot: a seed; triangle: ended without it"
-        axes.set_title(paper.folded(title), fontsize="small")
+        axes.set_title(paper.folded(_key_of(groups, target, metric)), fontsize="small")
     return figure
 
 
@@ -115,6 +115,8 @@ def histograms(runs: Iterable[Run], *, paper: Paper = SCREEN) -> Figure:
         )
         for axes, group, count in zip(panels, groups, counts, strict=True):
             _draw_histogram(axes, group, count, width, largest)
+        if largest < LEAST_STALE:  # else few bars would be all of the sheet
+            panels[0].set_xlim(-0.6, LEAST_STALE + 0.6)
     return figure
 
 
@@ -168,7 +170,11 @@ def _draw_group(axes: Axes, group: _Group, goal: Goal, *, shaded: bool) -> None:
 def _mark_target(axes: Axes, group: _Group, times: Sequence[float | None], target: float) -> None:
     median = _median_time(times)
     if median < math.inf:
-        axes.plot(median, target, "o", color=group.style.colour, markeredgecolor="white", zorder=4)
+        colour = group.style.colour
+        # It often stands where the axis ends: there it is whole, too.
+        axes.plot(
+            median, target, "o", color=colour, markeredgecolor="white", zorder=4, clip_on=False
+        )
 
 
 def _reached(times: Sequence[float | None]) -> str:
@@ -190,6 +196,19 @@ def _median_time(times: Sequence[float | None]) -> float:
 def _median_s(group: _Group, target: float, metric: str) -> Ends:
     times = [(run.time_to_target(target, metric), run.counts.at) for run in group.runs]
     return median_between([time_between(time, end) for time, end in times])
+
+
+def _key_of(groups: Sequence[_Group], target: float, metric: str) -> str:
+    """What the marks mean, of those that there are."""
+    times = [run.time_to_target(target, metric) for group in groups for run in group.runs]
+    met = any(time is not None for time in times)
+    return "; ".join(
+        [
+            "bar: median",
+            *(["dot: a seed"] if met else []),
+            *(["triangle: ended without it"] if None in times else []),
+        ]
+    )
 
 
 def _draw_times(axes: Axes, place: int, group: _Group, target: float, metric: str) -> None:
