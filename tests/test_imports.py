@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "machine": set(),
     "evaluate": {"models", "train.base"},
     "objective": {"evaluate", "train.base"},
-    "record": {"policy", "stop", "report.card"},  # how a run looks in a notebook
+    "record": {"policy", "quantities", "stop", "report.card"},  # how a run looks in a notebook
     # Clusters are drawn as the run's judge saw them, which its own makers make.
     "report": {"quantities", "record", "stop", "judge.clusters", "protocols.judges", "settings"},
     "progress": {"quantities", "record.lines", "stop", "tables"},

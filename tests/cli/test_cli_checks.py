@@ -122,7 +122,7 @@ def test_data_that_cannot_be_read_is_spoilt(look: Look, folder: Path) -> None:
     ("wrong", "message"),
     [
         ("data.size=100000", "the clients' sizes ask for"),
-        ("stop.metric=perplexity", "stop.metric"),
+        ("stop.metric=f1", "stop.metric"),
         ("protocols.fedbuff.buffer_size=50", "lower buffer_size"),
     ],
 )
