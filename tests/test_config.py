@@ -122,6 +122,10 @@ REFUSALS = {
         "[record]\ntrackers = 'csv'",
         "record.trackers: must be a list, such as [\"csv\"], not 'csv'",
     ),
+    "very long word for a list": (
+        f"[record]\ntrackers = '{'y' * 2000}'",
+        "record.trackers: must be a list, not 'yyyyyyyyyyyy...yyyyyyyyyyyyy'",
+    ),
     "number for a list": ("[record]\ntrackers = 5", "record.trackers: must be a list, not 5"),
     "number for a table": ("clients = 5", "clients: must be a table"),
     "list in a list": (

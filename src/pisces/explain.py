@@ -12,6 +12,8 @@ from pydantic_core import ErrorDetails
 
 from pisces.errors import ConfigError
 
+MAX_HINT = 100  # characters of a value that are said again, put right
+
 
 def explain(
     error: ValidationError,
@@ -52,7 +54,7 @@ def _rule(detail: ErrorDetails, key: str, keys: Sequence[str], owners: Mapping[s
             return f"must be one of {expected}, not {shortened(detail['ctx']['tag'])}"
         case "model_type" | "model_attributes_type" | "dict_type":
             rule = "must be a table"
-        case "list_type" if isinstance(detail["input"], str):
+        case "list_type" if isinstance(detail["input"], str) and len(detail["input"]) <= MAX_HINT:
             names = [name.strip() for name in detail["input"].split(",")]
             rule = f"must be a list, such as {json.dumps(names)}"
         case "list_type":

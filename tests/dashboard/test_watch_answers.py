@@ -28,8 +28,9 @@ from pisces.dashboard.listing import MAX_PAGE, RunRow
 from pisces.dashboard.places import find
 from pisces.report.figures.timeline import MOST_ROWS
 from pisces.report.ledger import FATES, STATES, STATUSES, Ledger, wall
+from pisces.report.ledger.book import NO_DECISIONS
 from pisces.report.ledger.notes import Notes
-from pisces.report.ledger.story import NO_DECISIONS
+from pisces.report.ledger.tables import OUTCOMES
 
 
 class Page:
@@ -444,10 +445,14 @@ def test_what_a_log_does_not_tell_is_noted(tmp_path: Path) -> None:
     make_run(tmp_path / "told", lines)
     make_run(tmp_path / "untold", [line for line in lines if line["kind"] != "picked"])
     make_run(tmp_path / "new", [])
+    # Nobody was picked yet: what is not recorded so far is not missing.
+    make_run(tmp_path / "joined", [line for line in lines if line["kind"] == "joined"])
     page = Page(tmp_path)
-    notes = {name: page.told("overview", run=name)["note"] for name in ("told", "untold", "new")}
-    assert notes == {"told": None, "untold": NO_DECISIONS, "new": None}
+    names = ("told", "untold", "new", "joined")
+    notes = {name: page.told("overview", run=name)["note"] for name in names}
+    assert notes == {"told": None, "untold": NO_DECISIONS, "new": None, "joined": None}
     assert page.told("client", run="untold", client="0")["note"] == NO_DECISIONS
+    assert page.told("client", run="joined", client="0")["note"] is None
 
 
 def test_how_long_nobody_wrote_is_told_again_every_minute(
@@ -691,10 +696,11 @@ def test_no_script_of_ours_makes_markup(page: Page) -> None:
 
 def test_the_page_knows_every_state_there_is(page: Page) -> None:
     words = ask(page.app, "/static/words.js").body.decode()
-    for table, names in (("STATES", STATES), ("STATUSES", STATUSES), ("FATES", FATES)):
+    tables = {"STATES": STATES, "STATUSES": STATUSES, "FATES": FATES, "OUTCOMES": OUTCOMES}
+    for table, names in tables.items():
         told = words.partition(f"const {table} = {{")[2].partition("};")[0]
         keys = re.findall(r'([a-z ]+)"?: ["\[]', told)
-        assert tuple(key.strip() for key in keys) == names
+        assert sorted(key.strip() for key in keys) == sorted(names)
 
 
 def test_the_page_asks_for_what_there_is(page: Page) -> None:

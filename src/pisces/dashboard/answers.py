@@ -14,7 +14,7 @@ from pisces.dashboard.answer import Answer, drawn, revision_of, run_asked
 from pisces.dashboard.asking import Asked
 from pisces.dashboard.comparing import comparison
 from pisces.dashboard.index import Index
-from pisces.dashboard.listing import ANY, MAX_PAGE, names, runs
+from pisces.dashboard.listing import ANY, MAX_PAGE, PAGE, names, runs
 from pisces.dashboard.places import hidden
 from pisces.report import figures
 from pisces.report.figures import Figure
@@ -29,10 +29,8 @@ from pisces.report.ledger import (
     client_story,
     overview,
 )
-from pisces.report.ledger.story import NO_DECISIONS
 from pisces.types import MOST_CLIENTS
 
-PAGE = 50  # rows of a table, where nobody says
 COLOURS: tuple[Colouring, ...] = get_args(Colouring)
 CLIENT_ORDERS = tuple(field.name for field in fields(ClientRow) if field.name != "terms")
 
@@ -56,7 +54,7 @@ def glance(index: Index, asked: Asked) -> Answer:
             "share_read": ledger.share_read,
             "is_whole": ledger.is_whole,
             "metric_names": list(ledger.metrics),
-            "note": None if seen.has_decisions or not seen.num_lines else NO_DECISIONS,
+            "note": ledger.why_no_decisions,
         }
 
     return Answer(f"{revision_of(index, ledger)}.{state}", make)
@@ -68,7 +66,7 @@ def clients(index: Index, asked: Asked) -> Answer:
     status, find = asked.one_of("status", STATUSES), asked.text("find")
     orders, are_all = (*CLIENT_ORDERS, *ledger.terms), is_told(ledger, ledger.terms)
     order = asked.choice("order", orders, "client", are_all=are_all)
-    first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", 50, 1, MAX_PAGE)
+    first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", PAGE, 1, MAX_PAGE)
     is_descending = asked.flag("descending")
 
     def make() -> dict[str, Any]:

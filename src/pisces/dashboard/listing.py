@@ -10,7 +10,7 @@ from pisces.dashboard.asking import Asked
 from pisces.dashboard.index import Index, Watched
 from pisces.report.ledger import STATES, State
 
-MAX_PAGE = 200  # rows at once
+PAGE, MAX_PAGE = 50, 200  # rows at once, where nobody says and at most
 ANY = 10**9
 
 
@@ -65,7 +65,7 @@ def runs(index: Index, asked: Asked) -> Answer:
     """A page of the list of runs."""
     order, state = asked.choice("order", ORDERS, "changed_at"), asked.one_of("state", STATES)
     is_descending, find = asked.flag("descending"), asked.text("find").casefold()
-    first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", 50, 1, MAX_PAGE)
+    first, num = asked.whole("first", 0, 0, ANY), asked.whole("num", PAGE, 1, MAX_PAGE)
 
     def make() -> dict[str, Any]:
         rows = [RunRow.of(watched) for watched in index.runs()]

@@ -15,7 +15,6 @@ from pisces.report.figures import Figure
 from pisces.report.goal import Goal
 from pisces.report.ledger import overview
 from pisces.report.ledger.overview import bound_of
-from pisces.report.ledger.story import NO_DECISIONS
 from pisces.report.ledger.summary import ReadRun
 from pisces.report.markup import Html, joined, tag
 from pisces.report.page_tables import comparison_table, cost_table
@@ -129,8 +128,8 @@ def _short(run: ReadRun, goal: Goal) -> Chapter:
     bound, clock = seen.staleness_bound, seen.clock
     told = about_run(run, goal, bound=bound, clock=clock)
     chapter.say(_bullets(told))
-    if not seen.has_decisions:
-        chapter.say(tag("p", NO_DECISIONS, class_="note"))
+    if run.ledger.why_no_decisions:
+        chapter.say(tag("p", run.ledger.why_no_decisions, class_="note"))
     return chapter
 
 

@@ -46,7 +46,7 @@ def test_overview_by_hand(tmp_path: Path) -> None:
     assert found.staleness_bound == 2  # as the pacer says, not the 4 of the config
     assert found.updates_per_s == 0.0  # none since 9.9
     assert (found.share_done, found.limit) == (0.11, "time")
-    assert (found.clock, found.has_decisions) == ("virtual", True)
+    assert found.clock == "virtual"
 
 
 def test_what_became_of_tasks_adds_up(tmp_path: Path) -> None:
@@ -116,10 +116,11 @@ def test_the_bound_of_the_config_where_the_pacer_says_none(tmp_path: Path) -> No
 
 def test_nothing_evaluated_and_no_config(tmp_path: Path) -> None:
     lines = [own for own in HAND if own["kind"] not in ("evaluated", "picked")]
-    found = overview(ledger_of(tmp_path / "plain", lines, None))
+    ledger = ledger_of(tmp_path / "plain", lines, None)
+    found = overview(ledger)
     assert (found.metric, found.value, found.target, found.time_to_target_s) == (None,) * 4
     assert (found.name, found.seed, found.share_done, found.left_s) == ("plain", None, None, None)
-    assert not found.has_decisions
+    assert not ledger.has_decisions
 
 
 def test_the_target_of_a_run_made_in_python_stands_in_its_summary(tmp_path: Path) -> None:
@@ -505,6 +506,10 @@ def test_why_a_client_was_waiting_gone_or_distrusted(tmp_path: Path) -> None:
     lot, back, gone, _ = client_story(ledger, 0).decisions[:4]
     assert (gone.fate, back.fate, lot.fate) == ("gone", "passed over", "passed over")
     assert "is not below the lowest that was picked" in back.why  # 20 against 10
+    came = line("joined", 11.5, client=0, num_examples=10)
+    alike = [*HAND, came, picked(12.0, 2, [1], [[20.0, 1.0, 20.0]])]
+    why = client_story(ledger_of(tmp_path / "alike", alike), 0).decisions[0].why
+    assert "20 is as high as the lowest that was picked" in why
     assert "by lot" in lot.why
 
 

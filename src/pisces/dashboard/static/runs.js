@@ -53,7 +53,7 @@ function sentence({ folder, total, states, is_cut: isCut, has_looked: hasLooked 
 function emptiness({ folder, has_looked: hasLooked }) {
   if (!hasLooked) return el("p", { class: "empty" }, "Looking …");
   return nothing(`No runs in ${folder} yet.`,
-    el("span", {}, "Start one in another terminal, it appears here by itself: ", code("pisces demo"), " or ", code("pisces run"), "."),
+    el("span", {}, "Start one in another terminal, it appears here by itself: ", code(`pisces run my.toml --out ${folder}/first`), "."),
     el("span", {}, "If your runs are elsewhere: ", code("pisces watch FOLDER"), "."));
 }
 

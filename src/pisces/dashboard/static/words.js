@@ -103,7 +103,7 @@ export function state(name) {
 // What clients do now, how they fared in a decision, what came of their tasks: colours.
 export const STATUSES = { running: "live", waiting: "good", idle: "", new: "", gone: "warn", distrusted: "bad" };
 export const FATES = { picked: "good", "passed over": "", running: "", waiting: "", gone: "warn", distrusted: "bad" };
-export const OUTCOMES = { aggregated: "good", running: "live", waiting: "live", failed: "bad", dropped: "warn", left: "warn" };
+export const OUTCOMES = { aggregated: "good", running: "live", waiting: "live", failed: "bad", dropped: "warn", "called off": "warn", left: "warn", "cut off": "" };
 
 const REASONS = {
   target: "target reached", time: "time is up", versions: "all its versions", updates: "all its updates",

@@ -108,13 +108,15 @@ def _layout(ledger: Ledger, told: Ints) -> dict[str, Any]:
     tasks = ledger.notes.tasks
     values = tasks["loss"][told]
     if values.min() > 0 and values.max() / FAR_APART > middle(values):
-        layout["yaxis"] |= {"type": "log", "exponentformat": "power"}  # not 100µ
+        layout["yaxis"] |= {"type": "log", "exponentformat": "e"}  # not 100µ
     if np.any(tasks["is_outlier"][told] & (tasks["credits"][told] >= 0)):
         layout["xaxis"]["anchor"] = "y2"
         layout["yaxis"]["domain"] = [0.32, 1.0]
-        layout["yaxis2"] = axis("credits left", domain=[0.0, 0.22], rangemode="tozero", dtick=1)
-        if tasks["credits"][told].max() > 6:
-            del layout["yaxis2"]["dtick"]
+        most = int(tasks["credits"][told].max())
+        room = 0.08 * max(1, most)  # so that the dots of those who have none left are whole
+        layout["yaxis2"] = axis("credits left", domain=[0.0, 0.22], range=[-room, most + room])
+        if most <= 6:
+            layout["yaxis2"]["dtick"] = 1
     return layout
 
 
@@ -142,7 +144,7 @@ def _clusters(ledger: Ledger, told: Ints) -> tuple[list[Range], str]:
         return [], "; the config's settings of the judge cannot be used, so no clusters are shaded"
     if judge is None:
         is_odd = ledger.notes.tasks["is_outlier"][told].any()
-        why = "; the config tells of no judge by clusters, so none are shaded"
+        why = "; as far as the config says none was told by clusters of losses, so none are shaded"
         return [], why if is_odd else ""
     ranges = clustered(ledger, judge, told)
     if not ranges:

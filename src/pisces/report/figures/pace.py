@@ -42,14 +42,15 @@ def intervals(ledger: Ledger) -> Figure:
         at, versions = table["at"].copy(), table["version"].copy()
         apart, limits = ledger.notes.intervals(), ledger.notes.paced("limit_s")
         is_told = ledger.has_decisions or bool(ledger.notes.pace)
-    kept = dots(apart)
-    traces = [_dots(at[kept], apart[kept], versions[kept])]
+    drawn = dots(apart)
+    traces = [_dots(at[drawn], apart[drawn], versions[drawn])]
     if not np.isnan(limits).all():
         kept = thinned(limits)
         traces.append(_steps(at[kept], limits[kept]))
     layout = layout_of(name, "time (s)", "time since the version before (s)")
     layout["xaxis"]["rangemode"] = layout["yaxis"]["rangemode"] = "tozero"
-    return Figure(title, _interval_words(apart, limits, is_told=is_told), traces, layout)
+    words = _interval_words(apart, limits, num_drawn=len(drawn), is_told=is_told)
+    return Figure(title, words, traces, layout)
 
 
 def _dots(at: Floats, apart: Floats, versions: Ints) -> Trace:
@@ -66,26 +67,30 @@ def _dots(at: Floats, apart: Floats, versions: Ints) -> Trace:
 
 
 def _steps(at: Floats, limits: Floats) -> Trace:
+    """Each limit is drawn over the time that led to its version."""
     return {
         "type": "scatter",
         "mode": "lines",
         "name": "the pacer's limit",
         "x": numbers(at),
         "y": numbers(limits),
-        "line": {"color": ORANGE, "width": 1.5, "shape": "hv"},
+        "line": {"color": ORANGE, "width": 1.5, "shape": "vh"},
         "hovertemplate": "limit %{y:.4~g} s at %{x:,.4~g} s<extra></extra>",
     }
 
 
-def _interval_words(apart: Floats, limits: Floats, *, is_told: bool) -> str:
+def _interval_words(apart: Floats, limits: Floats, *, num_drawn: int, is_told: bool) -> str:
     """`is_told`: what the pacer goes by was recorded."""
     usual, most = duration(middle(apart)), duration(float(apart.max()))
-    text = f"{counted(len(apart), 'version')}, {usual} apart in the median, {most} at most"
+    part = f" ({num_drawn:,} of them drawn)" if num_drawn < len(apart) else ""
+    text = f"{counted(len(apart), 'version')}{part}, {usual} apart in the median, {most} at most"
     known = limits[~np.isnan(limits)]
     if len(known):
         limit = f"{duration(middle(known))} in the median"
         return (
-            f"{text}; one is due once the pacer's limit, {limit}, is over and there is an update."
+            f"{text}; one is due once the pacer's limit, {limit}, is over and there is an update. "
+            "A limit is drawn as it was when its version was made: while a slow client was at "
+            "work it may have been longer."
         )
     if is_told:
         return f"{text}; the pacer has no limit in seconds."
@@ -180,7 +185,7 @@ def _contributor_words(num: Ints, weights: Floats, width: int) -> str:
     known = weights[~np.isnan(weights)]
     if len(known):
         text += f"; their weights are {_from_to(f'{known.min():.3g}', f'{known.max():.3g}')}"
-    return f"{text}; each bar is {width} versions." if width > 1 else f"{text}."
+    return f"{text}; each bar is the mean of {width} versions." if width > 1 else f"{text}."
 
 
 def _from_to(low: str, high: str) -> str:

@@ -26,6 +26,10 @@ from pisces.report.ledger.notes import Notes
 
 LINES_AT_ONCE = 200  # parsed in one call, which costs half of what as many calls do
 SAMPLED = b'{"kind":"sampled"'  # the first line of a log that cannot be counted
+NO_DECISIONS = (
+    "This log does not say why clients were picked: it was recorded without decisions, "
+    "or by an older version."
+)
 SEEN_KEPT, SEEN_APART_S = 60, 1.0  # moments remembered, to tell how fast a run goes
 
 
@@ -211,6 +215,12 @@ class Ledger:
         """Does the log say why clients were picked?"""
         with self.lock:
             return len(self.notes.picks.decisions) > 0
+
+    @property
+    def why_no_decisions(self) -> str | None:
+        """Why it does not; None where it does, and where nobody was picked yet."""
+        with self.lock:
+            return NO_DECISIONS if self.notes.counts["started"] and not self.has_decisions else None
 
     @property
     def terms(self) -> tuple[str, ...]:

@@ -94,7 +94,6 @@ class Overview:
     limit: str | None  # which limit of `stop` is nearest: time, versions, updates
     left_s: float | None
     may_end_early: bool  # by its target, or for getting no better
-    has_decisions: bool
     problem: str | None
 
 
@@ -160,7 +159,6 @@ def _overview(ledger: Ledger) -> Overview:
         limit=rest.limit,
         left_s=rest.left_s if state in ("running", "finished") else None,
         may_end_early=target is not None or ledger.setting("stop", "patience") is not None,
-        has_decisions=ledger.has_decisions,
         problem=ledger.problem,
     )
 

@@ -25,10 +25,6 @@ ALWAYS: dict[str, str] = {
     "gone": "It was not there.",
     "distrusted": "Distrusted: it has no credits left, and its score does not count.",
 }
-NO_DECISIONS = (
-    "This log does not say why clients were picked: it was recorded without decisions, "
-    "or by an older version."
-)
 TASK_LINES = ("started_line", "ended_line", "settled_line", "outcome")
 UPDATES = (WAITING, AGGREGATED, DROPPED)
 
@@ -162,7 +158,7 @@ def _story(ledger: Ledger, row: int, part: Excerpt) -> ClientStory:
         num_decisions=len(wanted),
         decisions=tuple(history.decision(since + place, FATES[codes[place]]) for place in page),
         first=part.first,
-        note=None if ledger.has_decisions else NO_DECISIONS,
+        note=ledger.why_no_decisions,
     )
 
 
@@ -283,7 +279,8 @@ def why(fate: Fate, decision: dict[str, Any], terms: dict[str, float | None]) ->
         return f"Free, but its score {score:.4g} is below {lowest:.4g}, the lowest that was picked."
     if score == lowest:
         return (
-            f"Free; its score {score:.4g} is the lowest that was picked, as far as the log tells."
+            f"Free; its score {score:.4g} is as high as the lowest that was picked, as far as the "
+            "log tells."
         )
     return (
         f"Free; its score as last recorded, {score:.4g}, is not below the lowest "
