@@ -39,6 +39,15 @@ def test_a_name_that_is_no_text_is_written_out(root: Path) -> None:
         name.encode()
 
 
+def test_two_folders_are_never_called_the_same(root: Path) -> None:
+    for name in (b"odd\xff", b"odd\\xff", b"odd\\\\xff"):
+        try:
+            make_run(root / os.fsdecode(name), [])
+        except OSError:
+            pytest.skip("this file system takes text only")
+    assert sorted(find(root).places) == ["odd\\\\\\\\xff", "odd\\\\xff", "odd\\xff"]
+
+
 def test_the_folder_watched_may_be_a_run_itself(root: Path) -> None:
     root.rmdir()
     make_run(root, [])

@@ -154,7 +154,15 @@ def test_no_model_yet(tmp_path: Path) -> None:
 
 def test_damaged_files_are_named_with_a_remedy(tmp_path: Path) -> None:
     run = folder(tmp_path, config="seed = ")
-    with pytest.raises(RunError, match=r"cannot read .*config.toml.*mend or remove"):
+    for _ in range(2):
+        with pytest.raises(RunError, match=r"cannot read .*config.toml.*mend or remove"):
+            _ = run.config
+        (tmp_path / "config.toml").write_text("seed = 3")  # it is read once, whatever came of it
+
+
+def test_a_config_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
+    run = folder(tmp_path, config="seed = 3\n" + "# nothing\n" * 1_000_000)
+    with pytest.raises(RunError, match=r"config.toml: .*it is larger than 8388608 bytes"):
         _ = run.config
     (tmp_path / "summary.json").write_text("{")
     with pytest.raises(RunError, match=r"cannot read .*summary.json.*remove it"):

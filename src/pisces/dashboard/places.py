@@ -66,8 +66,12 @@ def find(root: Path) -> Found:
 
 
 def named(path: Path) -> str:
-    """The path as text that can travel: bytes that are no UTF-8 are written out (`\\xff`)."""
-    return os.fsencode(PurePosixPath(path).as_posix()).decode(errors="backslashreplace")
+    """The path as text that can travel: bytes that are no UTF-8 are written out (`\\xff`).
+
+    So that no other folder is called the same, a backslash is written twice.
+    """
+    told = os.fsencode(PurePosixPath(path).as_posix()).replace(b"\\", b"\\\\")
+    return told.decode(errors="backslashreplace")
 
 
 def hidden(text: str, root: Path) -> str:

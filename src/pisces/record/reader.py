@@ -48,6 +48,7 @@ MAY_DIFFER = (
     *("protocol", "protocols", *ANSWERS, "seed", "stop", "evaluate"),
     *("checkpoint", "record", "network"),
 )
+MOST_CONFIG_BYTES = 8 << 20  # twice what one may have as it is given
 NUM_NEARBY = 5  # run folders named in an error message, so that it stays readable
 
 
@@ -69,17 +70,25 @@ class Run:
             raise RunError(f"{path} is not a run folder: {missing}; {_nearby(path)}")
         return cls(path)
 
-    @cached_property
+    @property
     def config(self) -> dict[str, Any]:
         """The resolved configuration; empty for a run recorded without one."""
+        if isinstance(self._config_read, RunError):
+            raise self._config_read
+        return self._config_read
+
+    @cached_property
+    def _config_read(self) -> dict[str, Any] | RunError:
+        """The config, or why there is none to be had: read once either way."""
         path = self.path / CONFIG
         try:
-            config = tomllib.loads(read_file(path).decode()) if path.exists() else {}
+            text = read_file(path, MOST_CONFIG_BYTES).decode() if path.exists() else ""
+            config = tomllib.loads(text)
             if _is_absurd(config, LARGEST):
                 raise ValueError("a number in it is too large to be used")
             return config
         except (OSError, ValueError, RecursionError) as error:
-            raise RunError(f"cannot read {path}: {error}; mend or remove it") from error
+            return RunError(f"cannot read {path}: {error}; mend or remove it")
 
     @property
     def is_served(self) -> bool:

@@ -72,7 +72,7 @@ class RunFolder:
             events = (path / EVENTS).open("xb")  # who opens it first owns the folder
             _lock(events, path)
             _replace(path / CONFIG, config_text.encode())
-            return cls(path, events, is_new=True)
+            return cls(path.absolute(), events, is_new=True)
 
     @classmethod
     def reopen(cls, path: str | Path) -> RunFolder:
@@ -89,7 +89,7 @@ class RunFolder:
         except RunError:
             events.close()
             raise
-        return cls(path, events)
+        return cls(path.absolute(), events)
 
     def write_behind(self) -> None:
         """From the first line on let a thread write, so that nobody waits for a slow disk."""
@@ -270,10 +270,13 @@ def _or_go_on(path: Path) -> str:
     return f", or go on with its run: pisces {command} {path}"
 
 
-def read_file(path: Path) -> bytes:
-    """All of a file, if it is one."""
+def read_file(path: Path, most_bytes: int | None = None) -> bytes:
+    """All of a file, if it is one, and not larger than it may be."""
     with open_file(path) as file:
-        return file.read()
+        content = file.read(-1 if most_bytes is None else most_bytes + 1)
+    if most_bytes is not None and len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes")
+    return content
 
 
 def open_file(path: Path) -> BinaryIO:

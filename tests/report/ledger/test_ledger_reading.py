@@ -154,6 +154,25 @@ def test_a_damaged_line_keeps_what_was_read_and_says_where(tmp_path: Path, text:
     assert not ledger.read()
 
 
+def test_objects_that_do_not_end_with_their_lines_are_damage(tmp_path: Path) -> None:
+    one = b'{"kind":"joined","at":0.0,"client":%d,"num_examples":3}'
+    halves = [b'{"kind": "joined", "at": 0.0', b'"client": 2, "num_examples": 3}']
+    lines = [one % 0 + b"," + one % 1, *halves]  # as many objects as lines
+    write(tmp_path, [])
+    (tmp_path / "events.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    ledger = Ledger.whole(tmp_path)
+    assert ledger.is_damaged
+    assert "line 1" in str(ledger.problem)
+
+
+def test_a_sampled_log_that_is_gone_is_no_problem_any_more(tmp_path: Path) -> None:
+    ledger = Ledger.whole(write(tmp_path, [line("sampled", 0.0, share=0.1), *HAND]))
+    assert ledger.is_sampled
+    (tmp_path / "events.jsonl").unlink()
+    ledger.read()
+    assert (ledger.problem, ledger.is_sampled) == (None, False)
+
+
 def test_a_line_that_was_mended_is_read(tmp_path: Path) -> None:
     write(tmp_path, HAND)
     whole = log_bytes(HAND)

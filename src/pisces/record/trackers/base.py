@@ -70,8 +70,11 @@ class Tracker(Protocol):
 
 
 def name_of(tracker: Tracker) -> str:
-    """What warnings call it; one of somebody's own may say no name."""
-    return getattr(tracker, "name", "") or type(tracker).__name__
+    """What warnings call it; one of somebody's own may say no name, or stumble over it."""
+    try:
+        return str(getattr(tracker, "name", "")) or type(tracker).__name__
+    except Exception:
+        return type(tracker).__name__
 
 
 @contextmanager

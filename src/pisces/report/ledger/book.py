@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import secrets
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -130,7 +131,8 @@ class Ledger:
 
     def _lose(self, error: OSError) -> None:
         """The log cannot be read: it is gone, or not there yet, or not ours to read."""
-        if self.follower.position and isinstance(error, FileNotFoundError):
+        is_begun = self.follower.position or self._damaged
+        if is_begun and isinstance(error, FileNotFoundError):
             self._begin()
             self._change()
         self.is_whole, self.share_read = True, 1.0
@@ -246,14 +248,16 @@ class Ledger:
 
 def parsed(lines: list[bytes]) -> list[Line]:
     """The lines' JSON objects, up to the first that is not what a run writes."""
+    # One line may hold two objects, or two lines one: then what stands between lines, a number that
+    # no log can foresee, does not stand between objects.
+    mark = secrets.randbits(60)
     try:
-        found = json.loads(b"[" + b",".join(lines) + b"]")
+        found = json.loads(b"[" + (b",%d," % mark).join(lines) + b"]")
     except (ValueError, RecursionError):
         found = []
-    # One line may hold two objects, or two lines one: then there are not as many.
-    if len(found) == len(lines) and all(map(is_sound, found)):
-        return list(found)
-    return _one_by_one(lines)
+    objects, marks = found[::2], found[1::2]
+    is_apart = len(objects) == len(lines) and marks == [mark] * (len(lines) - 1)
+    return list(objects) if is_apart and all(map(is_sound, objects)) else _one_by_one(lines)
 
 
 def _one_by_one(lines: list[bytes]) -> list[Line]:
