@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -868,3 +869,33 @@ def test_numbers_of_any_size_are_no_trouble(
         if value > 1e100:
             tab.page.get_by_text("beyond 1e+100 cannot be drawn", exact=False).first.wait_for()
         tab.shot(f"values-{value:g}")
+
+
+def test_losses_far_apart_are_drawn_without_a_style_of_their_own(
+    tmp_path: Path, open_tab: OpenTab
+) -> None:
+    """Raised digits, as in powers of ten, would be styles that the page's policy blocks."""
+    lines = some_lines()
+    losses = itertools.cycle((0.0002, 0.0003, 900.0))
+    far = [{**line, "loss": next(losses)} if "loss" in line else line for line in lines]
+    make_run(tmp_path / "a", far)
+    with serving(tmp_path) as server:
+        tab = open_tab(of(server, "a", "outliers"))
+        drawn(tab)
+        axis = "document.querySelector('.js-plotly-plot')._fullLayout.yaxis"
+        assert tab.page.evaluate(f"{axis}.type") == "log"
+        tab.shot("losses-far-apart")
+
+
+def test_a_metric_may_be_called_anything_on_a_telephone(tmp_path: Path, open_tab: OpenTab) -> None:
+    name = "w" * 200
+    lines = [{**line, name: 0.5} if line["kind"] == "evaluated" else line for line in some_lines()]
+    more = f'stop = {{ time_s = 40.0, target = 0.9, metric = "{name}" }}\n'
+    make_run(tmp_path / "a", lines)
+    (tmp_path / "a" / "config.toml").write_text(f'protocol = "pisces"\n{more}')
+    with serving(tmp_path) as server:
+        tab = open_tab(of(server, "a"), width=375)
+        drawn(tab)
+        assert name in tab.page.inner_text("main")
+        tab.shot("narrow-long-metric")
+        assert tab.fits()

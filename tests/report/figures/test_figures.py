@@ -347,7 +347,7 @@ def test_losses_and_credits(tmp_path: Path) -> None:
     assert by_name(figure)["outlier"]["customdata"] == [7]  # whose it is
     least, most = figure.layout["yaxis2"]["range"]
     assert least < 0 < 4 < most  # a dot at no credits left would be drawn whole, too
-    assert "none was told by clusters of losses" in figure.words
+    assert "does not find outliers by clusters of losses" in figure.words
     usual = [own for own in HAND if own["kind"] != "outlier"]
     assert "judge" not in losses(ledger_of(tmp_path / "usual", usual)).words
 

@@ -108,7 +108,8 @@ def _layout(ledger: Ledger, told: Ints) -> dict[str, Any]:
     tasks = ledger.notes.tasks
     values = tasks["loss"][told]
     if values.min() > 0 and values.max() / FAR_APART > middle(values):
-        layout["yaxis"] |= {"type": "log", "exponentformat": "e"}  # not 100µ
+        # Not 100µ; and raised digits would be styles that a strict policy blocks.
+        layout["yaxis"] |= axis("loss (logarithmic)", type="log", exponentformat="e")
     if np.any(tasks["is_outlier"][told] & (tasks["credits"][told] >= 0)):
         layout["xaxis"]["anchor"] = "y2"
         layout["yaxis"]["domain"] = [0.32, 1.0]
@@ -144,7 +145,7 @@ def _clusters(ledger: Ledger, told: Ints) -> tuple[list[Range], str]:
         return [], "; the config's settings of the judge cannot be used, so no clusters are shaded"
     if judge is None:
         is_odd = ledger.notes.tasks["is_outlier"][told].any()
-        why = "; as far as the config says none was told by clusters of losses, so none are shaded"
+        why = "; as far as its config says, the run does not find outliers by clusters of losses"
         return [], why if is_odd else ""
     ranges = clustered(ledger, judge, told)
     if not ranges:
