@@ -397,19 +397,46 @@ class Impatient(Buffered):
 
 
 def test_a_flower_app_tells_its_pace(tmp_path: Path) -> None:
-    config = 'made_in = "Flower"\nprotocol = "fedbuff"\nseed = 1\nconcurrency = 3\n'
-    config += "settings = \"{'buffer_size': 2}\"\n"
+    config = 'made_in = "Flower"\nprotocol = "fedbuff"\nseed = 1\n[clients]\nconcurrency = 300\n'
+    config += "[protocols.fedbuff]\nbuffer_size = 2\n[train_config]\nlr = 0.1\n"
     folder = write_run(tmp_path / "app", by_hand().lines, config)
     (folder / "clients.jsonl").write_text("")
     assert replay(folder, ["pace.buffer_size=3"]).check.is_same
     assert not paces.source_of(Run.open(folder)).rules.can_release  # nobody can be called off there
     (folder / "config.toml").write_text(config.replace('"fedbuff"', '"my policies"'))
-    with pytest.raises(ConfigError, match="policies of one's own"):
+    with pytest.raises(ConfigError, match="made in Flower, and does not say which pace it had"):
         replay(folder)
     impatient = Impatient(3, 2)
     assert replay(folder, pacer=impatient, own=impatient).check.is_same
     (folder / "config.toml").write_text('made_in = "Python"\nprotocol = "mine"\nseed = 1\n')
     assert not replay(folder, pacer=impatient, own=impatient).check.is_same  # there it calls off
+
+
+def test_a_run_made_in_python_tells_its_pace_if_it_has_one_by_name(tmp_path: Path) -> None:
+    config = 'made_in = "Python"\nprotocol = "fedbuff"\nseed = 1\ntick_s = 8.0\n'
+    config += (
+        "[clients]\nconcurrency = 3\ndeadline_s = 30.0\n[protocols.fedbuff]\nbuffer_size = 2\n"
+    )
+    config += '[stop]\nversions = 7\ntarget = 20.0\nmetric = "mine"\n'
+    folder = write_run(tmp_path / "named", by_hand().lines, config)
+    source = paces.source_of(Run.open(folder))
+    assert (source.concurrency, source.deadline_s) == (3, 30.0)
+    assert source.rules == Rules(tick_s=8.0, stop=Stop(versions=7))
+    assert source.policies.pacer.num_buffered == 2
+    assert replay(folder, ["pace.buffer_size=3"]).replayed.num_aggregations == 1
+    for damaged in ('concurrency = "3"', "concurrency = 0"):
+        (folder / "config.toml").write_text(config.replace("concurrency = 3", damaged))
+        with pytest.raises(ConfigError, match="clients.concurrency"):
+            replay(folder)
+
+
+def test_what_an_older_pisces_wrote_of_such_a_run_does_not_say_its_pace(tmp_path: Path) -> None:
+    config = 'made_in = "Flower"\nprotocol = "fedbuff"\nseed = 1\nconcurrency = 3\n'
+    config += "settings = \"{'buffer_size': 2}\"\ntrain_config = '{}'\n"
+    folder = write_run(tmp_path / "old", by_hand().lines, config)
+    with pytest.raises(ConfigError, match="does not say which pace it had"):
+        replay(folder)
+    assert replay(folder, pacer=Buffered(3, 3), own=Buffered(3, 2)).check.is_same
 
 
 def test_a_run_made_in_python_is_given_its_pacers(tmp_path: Path) -> None:
