@@ -21,7 +21,7 @@ from pisces.policy import Judge, Pacer, Trait, Verdict
 from pisces.record.lines import Line
 from pisces.replaying.events import event_of, task_of
 from pisces.replaying.turns import Ends, Turn
-from pisces.replaying.values import Act, Decision, Unknown
+from pisces.replaying.values import Act, Aggregation, Unknown
 from pisces.stop import Stop
 from pisces.types import FULL, Arrived, Dropped, Failed, Ignored, Layout, Update, Weights
 
@@ -45,7 +45,7 @@ class Loop:
 
     def __init__(self, pacer: Pacer, rules: Rules, ends: Ends) -> None:
         self.pacer = pacer
-        self.decisions: list[Decision] = []
+        self.aggregations: list[Aggregation] = []
         self.refusals: dict[float, Mapping[str, float]] = {}  # not ready when a version was made
         self.unknown = Unknown()
         self.num_dropped = 0
@@ -147,7 +147,7 @@ class Loop:
         waits_s = tuple(view.now - update.arrived_at for update in view.buffer)
         done = self._manager.advance(view.now, (1.0,) * len(tasks), reason)
         told = done.at, done.version, done.task_ids, done.staleness
-        self.decisions.append(Decision(*told, waits_s, reason, terms))
+        self.aggregations.append(Aggregation(*told, waits_s, reason, terms))
         self._acts.append(Act("aggregated", done.at, done.task_ids))
 
     def _release(self, turn: Turn) -> None:

@@ -8,6 +8,7 @@ altogether, and `pace.policy=fedbuff` that of another protocol.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,12 +63,17 @@ def source_of(run: Run) -> Source:
         policies=build.policies_of(config),
         table=config.pace,
         deadline_s=config.clients.deadline_s,
-        rules=replace(rules_of(run, config.tick_s), stop=stop),
+        rules=replace(rules_of(run), stop=stop),
     )
 
 
-def rules_of(run: Run, tick_s: float) -> Rules:
-    """What its folder says beside its pace: in Flower nobody can be called off."""
+def rules_of(run: Run, tick_s: float | None = None) -> Rules:
+    """What its folder says beside its pace; in Flower nobody can be called off."""
+    tick_s = run.config.get("tick_s", 0.0) if tick_s is None else tick_s
+    if not isinstance(tick_s, int | float) or not 0 <= tick_s < math.inf:
+        raise ConfigError(
+            f"tick_s: must be 0, or so many seconds as the run's loop decided after, not {tick_s!r}"
+        )
     can_release = not run.is_of_flower
     return Rules(tick_s=tick_s, can_release=can_release, real_time=run.in_real_time)
 
@@ -94,7 +100,6 @@ def _told(run: Run) -> Mapping[str, Any]:
         "protocols": {protocol: settings},
         "clients": {"count": concurrency, "concurrency": concurrency, "deadline_s": deadline_s},
         "stop": {limit: run.setting("stop", limit) for limit in ("versions", "updates")},
-        "tick_s": config.get("tick_s", 0.0),
     }
 
 
