@@ -305,7 +305,7 @@ def test_its_folder_says_what_a_config_says(bed: Bed, tmp_path: Path) -> None:
     assert run.config["train_config"] == {**told, "key": "00ff", "keys": ["61", "62"]}
     assert run.config["stop"]["versions"] == 3
     replayed = replay(run, ["pace.buffer_size=3"])
-    assert (replayed.recorded.num_aggregations, replayed.replayed.num_aggregations) == (3, 2)
+    assert replayed.replayed.num_aggregations < replayed.recorded.num_aggregations == 3
 
 
 def test_the_folder_of_policies_of_ones_own_says_how_many_run_at_once(
