@@ -12,7 +12,7 @@ from pisces.policy import Pacer, Policies
 from pisces.record.lines import Line, encode
 from pisces.replaying.loop import Rules
 from pisces.replaying.turns import Ends
-from pisces.replaying.values import Decision
+from pisces.replaying.values import Aggregation
 from pisces.replaying.walk import Compared, Recorded, walk
 from pisces.stop import Stop
 
@@ -38,16 +38,16 @@ def assert_as_recorded(
     own = policies(protocol, world.concurrency, **settings).pacer
     recorded, mine, _ = walked(lines, own, rules=rules_of(world))
     assert mine.differs_at is None, (mine.differs_at, mine.what)
-    assert plain(mine.loop.decisions) == plain(recorded.decisions)
+    assert plain(mine.loop.aggregations) == plain(recorded.aggregations)
     assert mine.loop.num_dropped == recorded.num_dropped
     unknown = mine.loop.unknown
     assert unknown.num_impossible == unknown.num_unwanted == unknown.num_other_versions == 0
     assert unknown.num_given_up == unknown.num_wasted == 0
 
 
-def plain(decisions: Sequence[Decision]) -> list[tuple[object, ...]]:
+def plain(aggregations: Sequence[Aggregation]) -> list[tuple[object, ...]]:
     """What of them must be the same."""
-    return [(d.at, d.version, d.tasks, d.staleness, d.waits_s, d.reason) for d in decisions]
+    return [(a.at, a.version, a.tasks, a.staleness, a.waits_s, a.reason) for a in aggregations]
 
 
 def write_run(folder: Path, lines: Sequence[Line], config: str) -> Path:

@@ -27,13 +27,14 @@ from postbox import record, reply
 from runs import Books
 
 import pisces
-from pisces import flower
+from pisces import build, flower
 from pisces.errors import ConfigError, FinishedError, PiscesError, RunError
 from pisces.execute.flower import courier, evaluation, nodes
 from pisces.flower import FedAsync, FedAvg, FedBuff, Losses, Oort, Pisces, Strategy
 from pisces.names import PROTOCOLS
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.reader import Run
+from pisces.replaying import replay
 from pisces.stop import Stop
 
 # Each task moves the weights by 1/8, so a version is at most that much further.
@@ -292,6 +293,29 @@ def test_trackers_and_progress_are_those_of_every_run(
     assert [*(tmp_path / "run").glob("**/*.csv")]
     said = capsys.readouterr()
     assert "finished (versions)" in said.out + said.err
+
+
+def test_its_folder_says_what_a_config_says(bed: Bed, tmp_path: Path) -> None:
+    told = {"lr": 0.1, "key": b"\x00\xff", "keys": [b"a", b"b"], "a.b": 'it\'s "so"\n'}
+    strategy = FedBuff(2, settings={"buffer_size": 2}, out=tmp_path / "run")
+    start(strategy, bed, 3, timeout=60.0, train_config=ConfigRecord(told))
+    run = Run.open(tmp_path / "run")
+    assert run.config["clients"] == {"concurrency": 2, "deadline_s": 60.0}
+    assert run.config["protocols"]["fedbuff"]["buffer_size"] == 2
+    assert run.config["train_config"] == {**told, "key": "00ff", "keys": ["61", "62"]}
+    assert run.config["stop"]["versions"] == 3
+    replayed = replay(run, ["pace.buffer_size=3"])
+    assert replayed.replayed.num_aggregations < replayed.recorded.num_aggregations == 3
+
+
+def test_the_folder_of_policies_of_ones_own_says_how_many_run_at_once(
+    bed: Bed, tmp_path: Path
+) -> None:
+    own = build.protocol("fedbuff", 2, buffer_size=2)
+    start(Strategy(2, protocol=own, out=tmp_path / "run"), bed, 2)
+    config = Run.open(tmp_path / "run").config
+    assert (config["protocol"], config["clients"]["concurrency"]) == ("my policies", 2)
+    assert "protocols" not in config
 
 
 def test_keys_are_the_apps_own() -> None:

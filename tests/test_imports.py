@@ -71,9 +71,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "dead_ends": {"clients.view"},
     "decisions": {"clients.view", "policy"},
+    "windows": set(),
     "coordinator": {
         *("policy", "saving", "stop", "evaluate", "record.lines", "dead_ends", "decisions"),
-        *("clients.manager", "clients.view", "execute.base"),
+        *("clients.manager", "clients.view", "execute.base", "windows"),
     },
     "settings": {"explain", "tables"},
     "mix": {"explain", "settings", "tables"},
@@ -105,7 +106,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "replaying": {
         *("build", "clients", "config", "explain", "mix", "names", "policy", "quantities"),
         *("record", "report.printed.paper", "report.printed.sheets", "report.styles", "sense"),
-        *("settings", "stop"),
+        *("settings", "stop", "windows"),
     },
     "resuming": {"build", "config", "keeping", "record", "simulation", "tracking"},
     "tracking": {"explain", "record", "tables"},

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -180,7 +181,7 @@ def test_a_larger_buffer_makes_versions_later(run: Run) -> None:
     # At 20 task 3 makes three: version 1 of tasks 0, 1, 3, none of them behind. Task 5 starts from
     # it. Task 4 (of version 0 here) waits at 25, task 2 (of version 0) at 30: two, not three.
     replayed = replay(run, ["pace.buffer_size=3"])
-    (made,) = replayed.decisions
+    (made,) = replayed.aggregations
     assert (made.at, made.tasks, made.staleness) == (20.0, (0, 1, 3), (0, 0, 0))
     assert made.waits_s == (10.0, 6.0, 0.0)
     assert made.terms == {"buffered": 3, "size": 3}
@@ -213,7 +214,7 @@ def test_a_smaller_buffer_makes_them_sooner(run: Run) -> None:
     # version 1, as it was started after the first: one behind), 25 (task 4, of version 2, one
     # behind), 30 (task 2, of version 0, four behind).
     replayed = replay(run, ["pace.buffer_size=1"])
-    assert [(d.at, d.tasks, d.staleness) for d in replayed.decisions] == [
+    assert [(a.at, a.tasks, a.staleness) for a in replayed.aggregations] == [
         (10.0, (0,), (0,)),
         (14.0, (1,), (1,)),
         (20.0, (3,), (1,)),
@@ -229,7 +230,7 @@ def test_another_pace_altogether_wakes_when_it_wants_to(run: Run) -> None:
     # Every 16 s: at 16 of tasks 0 and 1, at 32 of tasks 3 (of version 0), 4 (of version 0, as it
     # was started at 14) and 2 (of version 0).
     replayed = replay(run, ["pace.policy=timed", "pace.timeout_s=16"])
-    assert [(d.at, d.tasks, d.staleness) for d in replayed.decisions] == [
+    assert [(a.at, a.tasks, a.staleness) for a in replayed.aggregations] == [
         (16.0, (0, 1), (0, 0)),
         (32.0, (3, 4, 2), (1, 1, 1)),
     ]
@@ -239,13 +240,13 @@ def test_another_pace_altogether_wakes_when_it_wants_to(run: Run) -> None:
 
 def test_a_pace_that_wakes_at_the_very_end(run: Run) -> None:
     replayed = replay(run, ["pace.policy=timed", "pace.timeout_s=40"])
-    assert [d.at for d in replayed.decisions] == [40.0]
+    assert [a.at for a in replayed.aggregations] == [40.0]
 
 
 def test_updates_may_be_refused_that_were_not(run: Run) -> None:
     # Task 3 is one behind when it arrives at 20; task 2, at 30, then only waits with task 4.
     replayed = replay(run, ["pace.max_staleness=0"])
-    assert [d.tasks for d in replayed.decisions] == [(0, 1)]
+    assert [a.tasks for a in replayed.aggregations] == [(0, 1)]
     assert replayed.replayed.num_dropped == 2  # tasks 3 and 2
     assert (replayed.differs_at, replayed.differs_in) == (20.0, "which update to refuse")
 
@@ -270,7 +271,7 @@ def test_a_pace_that_calls_off_loses_what_would_have_come() -> None:
     _, mine, (other,) = walked(by_hand().lines, Buffered(3, 2), Papaya(3, 2, 12.0))
     assert mine.differs_at is None
     assert (other.differs_at, other.what) == (12.0, "whom to call off")
-    assert [d.tasks for d in other.loop.decisions] == [(0, 3)]
+    assert [a.tasks for a in other.loop.aggregations] == [(0, 3)]
     assert other.loop.unknown.num_wasted == 2
 
 
@@ -283,7 +284,7 @@ def test_what_the_run_called_off_ends_so_whatever_the_pace() -> None:
     _, mine, (other,) = walked(script.lines, Papaya(2, 1, 8.0), Buffered(2, 1))
     assert mine.differs_at is None
     assert (other.differs_at, other.loop.unknown.num_given_up) == (8.0, 1)
-    assert [d.tasks for d in other.loop.decisions] == [(0,), (2,)]
+    assert [a.tasks for a in other.loop.aggregations] == [(0,), (2,)]
 
 
 def test_a_version_that_could_not_be_is_none_here_either() -> None:
@@ -301,8 +302,8 @@ def test_an_update_that_could_not_be_used_alone_can_be_with_others() -> None:
     script.aggregate(5.0, 1, [0], [0]).start(5.0, 2, 0, 1).arrive(7.0, 1)
     script.say("dropped", 7.0, task=1, reason="the model would not be finite").stop(9.0)
     _, mine, (other,) = walked(script.lines, Buffered(2, 1), Buffered(2, 2))
-    assert [d.tasks for d in mine.loop.decisions] == [(0,)]
-    assert [d.tasks for d in other.loop.decisions] == [(0, 1)]
+    assert [a.tasks for a in mine.loop.aggregations] == [(0,)]
+    assert [a.tasks for a in other.loop.aggregations] == [(0, 1)]
 
 
 def test_versions_end_a_run_where_they_would_have() -> None:
@@ -310,26 +311,29 @@ def test_versions_end_a_run_where_they_would_have() -> None:
     lines = [*by_hand().lines[:-1], {"kind": "stopped", "at": 40.0, "reason": "versions"}]
     _, _, (sooner,) = walked(lines, Buffered(3, 2), Buffered(3, 1), rules=rules)
     assert sooner.loop.over == (14.0, "versions")
-    assert len(sooner.loop.decisions) == 2
+    assert len(sooner.loop.aggregations) == 2
 
 
 def test_ticks_are_when_it_decides() -> None:
     # Every 8 s and every 2 updates: at 16 (two wait since 14) and at 32 (of tasks 3, 4 and 2).
     rules = Rules(tick_s=8.0)
     _, _, (ticking,) = walked(by_hand().lines, Buffered(3, 2), Buffered(3, 2), rules=rules)
-    assert [(d.at, d.tasks) for d in ticking.loop.decisions] == [(16.0, (0, 1)), (32.0, (3, 4, 2))]
+    assert [(a.at, a.tasks) for a in ticking.loop.aggregations] == [
+        (16.0, (0, 1)),
+        (32.0, (3, 4, 2)),
+    ]
 
 
 def test_what_comes_at_a_tick_is_decided_on_then() -> None:
     script = Script().join(0.0, 0).start(0.0, 0, 0, 0).arrive(16.0, 0).stop(40.0)
     _, _, (ticking,) = walked(script.lines, Buffered(1, 1), Buffered(1, 1), rules=Rules(tick_s=8.0))
-    assert [d.at for d in ticking.loop.decisions] == [16.0]
+    assert [a.at for a in ticking.loop.aggregations] == [16.0]
 
 
 def test_tiny_ticks_take_no_time() -> None:
     rules = Rules(tick_s=1e-9)
     _, _, (ticking,) = walked(by_hand().lines, Buffered(3, 2), Timed(3, 16.0), rules=rules)
-    assert [d.at for d in ticking.loop.decisions] == pytest.approx([16.0, 32.0])
+    assert [a.at for a in ticking.loop.aggregations] == pytest.approx([16.0, 32.0])
 
 
 # --- what holds whatever the log ------------------------------------------------------------------
@@ -347,7 +351,7 @@ def test_a_strict_bound_holds_where_everybody_could_be_started(world: World, pro
     _, _, replayed = walked(lines, own, *others, rules=rules_of(world))
     for bound, other in zip((1, 2, 4), replayed, strict=True):
         if not other.loop.unknown.num_impossible:
-            stale = [s for d in other.loop.decisions for s in d.staleness]
+            stale = [s for a in other.loop.aggregations for s in a.staleness]
             assert max(stale, default=0) <= bound
 
 
@@ -363,12 +367,12 @@ def test_any_pace_over_any_log_takes_every_update_once(
         return
     own = policies(protocol, world.concurrency).pacer
     _, _, (replayed,) = walked(lines, own, pacer, rules=rules_of(world))
-    tasks = [task for decision in replayed.loop.decisions for task in decision.tasks]
+    tasks = [task for aggregation in replayed.loop.aggregations for task in aggregation.tasks]
     arrived = {line["task"] for line in of_kind(lines, "arrived")}
     assert len(tasks) == len(set(tasks))
     assert set(tasks) <= arrived
-    assert all(s >= 0 for d in replayed.loop.decisions for s in d.staleness)
-    instants = [decision.at for decision in replayed.loop.decisions]
+    assert all(s >= 0 for a in replayed.loop.aggregations for s in a.staleness)
+    instants = [aggregation.at for aggregation in replayed.loop.aggregations]
     assert instants == sorted(instants)
 
 
@@ -397,19 +401,46 @@ class Impatient(Buffered):
 
 
 def test_a_flower_app_tells_its_pace(tmp_path: Path) -> None:
-    config = 'made_in = "Flower"\nprotocol = "fedbuff"\nseed = 1\nconcurrency = 3\n'
-    config += "settings = \"{'buffer_size': 2}\"\n"
+    config = 'made_in = "Flower"\nprotocol = "fedbuff"\nseed = 1\n[clients]\nconcurrency = 300\n'
+    config += "[protocols.fedbuff]\nbuffer_size = 2\n[train_config]\nlr = 0.1\n"
     folder = write_run(tmp_path / "app", by_hand().lines, config)
     (folder / "clients.jsonl").write_text("")
     assert replay(folder, ["pace.buffer_size=3"]).check.is_same
     assert not paces.source_of(Run.open(folder)).rules.can_release  # nobody can be called off there
     (folder / "config.toml").write_text(config.replace('"fedbuff"', '"my policies"'))
-    with pytest.raises(ConfigError, match="policies of one's own"):
+    with pytest.raises(ConfigError, match="made in Flower, and does not say which pace it had"):
         replay(folder)
     impatient = Impatient(3, 2)
     assert replay(folder, pacer=impatient, own=impatient).check.is_same
     (folder / "config.toml").write_text('made_in = "Python"\nprotocol = "mine"\nseed = 1\n')
     assert not replay(folder, pacer=impatient, own=impatient).check.is_same  # there it calls off
+
+
+def test_a_run_made_in_python_tells_its_pace_if_it_has_one_by_name(tmp_path: Path) -> None:
+    config = 'made_in = "Python"\nprotocol = "fedbuff"\nseed = 1\ntick_s = 8.0\n'
+    config += (
+        "[clients]\nconcurrency = 3\ndeadline_s = 30.0\n[protocols.fedbuff]\nbuffer_size = 2\n"
+    )
+    config += '[stop]\nversions = 7\ntarget = 20.0\nmetric = "mine"\n'
+    folder = write_run(tmp_path / "named", by_hand().lines, config)
+    source = paces.source_of(Run.open(folder))
+    assert (source.concurrency, source.deadline_s) == (3, 30.0)
+    assert source.rules == Rules(tick_s=8.0, stop=Stop(versions=7))
+    assert source.policies.pacer.num_buffered == 2
+    assert replay(folder, ["pace.buffer_size=3"]).replayed.num_aggregations == 1
+    for damaged in ('concurrency = "3"', "concurrency = 0"):
+        (folder / "config.toml").write_text(config.replace("concurrency = 3", damaged))
+        with pytest.raises(ConfigError, match=r"clients\.concurrency"):
+            replay(folder)
+
+
+def test_what_an_older_pisces_wrote_of_such_a_run_does_not_say_its_pace(tmp_path: Path) -> None:
+    config = 'made_in = "Flower"\nprotocol = "fedbuff"\nseed = 1\nconcurrency = 3\n'
+    config += "settings = \"{'buffer_size': 2}\"\ntrain_config = '{}'\n"
+    folder = write_run(tmp_path / "old", by_hand().lines, config)
+    with pytest.raises(ConfigError, match="does not say which pace it had"):
+        replay(folder)
+    assert replay(folder, pacer=Buffered(3, 3), own=Buffered(3, 2)).check.is_same
 
 
 def test_a_run_made_in_python_is_given_its_pacers(tmp_path: Path) -> None:
@@ -419,9 +450,39 @@ def test_a_run_made_in_python_is_given_its_pacers(tmp_path: Path) -> None:
         replay(run, ["pace.bound=1"])
     replayed = replay(run, pacer=Buffered(3, 3), own=Buffered(3, 2))
     assert replayed.check.is_same
-    assert [d.at for d in replayed.decisions] == [20.0]
-    with pytest.raises(TypeError, match="both pacer and own"):
-        replay(run, pacer=Buffered(3, 3))
+    assert [a.at for a in replayed.aggregations] == [20.0]
+    assert replayed.changes == ()
+
+
+def test_the_tick_of_a_run_is_as_its_folder_says_or_as_it_is_given(tmp_path: Path) -> None:
+    config = 'made_in = "Python"\nprotocol = "mine"\nseed = 1\n'
+    pacers: Any = {"pacer": Buffered(3, 2), "own": Buffered(3, 2)}
+    older = write_run(tmp_path / "older", by_hand().lines, config)
+    assert [a.at for a in replay(older, **pacers, tick_s=8.0).aggregations] == [16.0, 32.0]
+    newer = write_run(tmp_path / "newer", by_hand().lines, f"{config}tick_s = 8.0\n")
+    assert [a.at for a in replay(newer, **pacers).aggregations] == [16.0, 32.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"pacer": Buffered(3, 3)}, "own: must be a pacer, not None: give both"),
+        ({"own": Buffered(3, 3), "tick_s": 1.0}, "pacer: must be a pacer, not None: give both"),
+        ({"tick_s": 2.5}, "tick_s: must be left out where no pacers are given, not 2.5: the"),
+        (
+            {"changes": ["pace.bound=1"], "pacer": Buffered(3, 3), "own": Buffered(3, 2)},
+            "changes: must be left out where pacers are given, not ['pace.bound=1']: change",
+        ),
+        (
+            {"pacer": Buffered(3, 3), "own": Buffered(3, 2), "tick_s": -1.0},
+            "tick_s: must be 0, or so many seconds as the run's loop decided after, not -1.0",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_said(run: Run, given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        replay(run, **given)
+    assert str(caught.value).startswith(says)
 
 
 def test_a_pace_that_was_not_the_runs_own_is_found_out(run: Run) -> None:

@@ -23,6 +23,7 @@ from pisces.execute.network.server.terms import Terms
 from pisces.execute.network.trust.certs import create
 from pisces.record.reader import Run
 from pisces.record.writer import CLIENTS
+from pisces.replaying import replay
 from pisces.resuming import Job
 from pisces.server import Served, arrays_of, serve, weights_of
 from pisces.stop import Stop
@@ -78,6 +79,15 @@ def test_weights_go_out_and_come_back(tmp_path: Path) -> None:
         assert guest.welcome.settings == '{"hello": "you"}'
         assert guest.over is not None
         assert not guest.over.again  # the run is over for good
+
+
+def test_its_folder_says_what_a_config_says(tmp_path: Path) -> None:
+    served(out=tmp_path / "run", deadline_s=60.0)
+    config = Run.open(tmp_path / "run").config
+    assert config["clients"] == {"concurrency": 2, "deadline_s": 60.0}
+    assert config["protocols"]["fedbuff"]["buffer_size"] == 2
+    replayed = replay(tmp_path / "run", ["pace.buffer_size=3"])
+    assert replayed.recorded.num_aggregations == 3
 
 
 def test_it_goes_on(tmp_path: Path) -> None:

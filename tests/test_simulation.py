@@ -15,11 +15,18 @@ import torch
 from torch import nn
 
 import pisces
+from pisces import build
 from pisces.data.federated import FederatedData
 from pisces.errors import ConfigError, DataError, RunError
 from pisces.execute.availability import Always, Late
 from pisces.execute.failures import Failures
 from pisces.execute.latency import PerClient
+from pisces.replaying import replay
+from pisces.report.figures.judging import judge_of
+from pisces.report.goal import Goal
+from pisces.report.ledger import Ledger
+from pisces.report.ledger.overview import overview
+from pisces.report.sentences import about_run
 from pisces.simulation import Result
 from pisces.types import Plan, State
 
@@ -272,6 +279,42 @@ def test_a_run_folder(tmp_path: Path) -> None:
     fresh = nn.Linear(2, 1)
     fresh.load_state_dict(run.state_dict(), strict=True)
     assert torch.equal(flat(fresh), flat(result.model))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes", "bounds", "is_judged"),
+    [
+        ("pisces-paper", {"settings": {"outlier_window": 4}}, [4.0, 2.0], True),
+        ("pisces", {"settings": {"staleness_bound": 3}, "tick_s": 2.5}, [3.0, 2.0], False),
+    ],
+)
+def test_the_folder_of_a_protocol_by_name_is_read_as_one_of_a_config(
+    protocol: str, changes: dict[str, Any], bounds: list[float], is_judged: bool, tmp_path: Path
+) -> None:
+    simulated(protocol, out=tmp_path / "r", deadline_s=30.0, **changes)
+    run = pisces.load(tmp_path / "r")
+    assert run.config["clients"] == {"concurrency": 3, "deadline_s": 30.0}
+    told, given = run.config["protocols"][protocol], changes["settings"]
+    assert told == build.settings_of(protocol, given).model_dump(exclude_none=True)
+    ledger = Ledger(run.path)
+    ledger.read()
+    assert overview(ledger).concurrency == 3
+    assert (judge_of(ledger) is not None) == is_judged
+    assert "at most 3 at a time" in next(about_run(run, Goal("worst", None)))
+    replayed = replay(run, ["pace.policy=buffered", "pace.buffer_size=4"])
+    assert replayed.check.is_same
+    assert replayed.recorded.num_aggregations > replayed.replayed.num_aggregations
+
+
+def test_the_folder_of_policies_of_ones_own_says_how_many_run_at_once(tmp_path: Path) -> None:
+    own = build.protocol("fedbuff", 3, buffer_size=2)
+    simulated(own, name="fedbuff", out=tmp_path / "r")  # however one calls them
+    config = pisces.load(tmp_path / "r").config
+    assert (config["protocol"], config["clients"]) == ("fedbuff", {"concurrency": 3})
+    assert "protocols" not in config
+    with pytest.raises(ConfigError, match="does not say which pace it had"):
+        replay(tmp_path / "r")
+    assert replay(tmp_path / "r", pacer=own.pacer, own=own.pacer).check.is_same
 
 
 class Tied(nn.Module):

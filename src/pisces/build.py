@@ -246,6 +246,16 @@ def named_policies(
         return PROTOCOLS[protocol](concurrency, **told.model_dump())
 
 
+def tables_of(
+    protocol: str | Policies, concurrency: int, settings: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The same as a config has it; of policies of one's own it only knows how many run at once."""
+    told: dict[str, dict[str, Any]] = {"clients": {"concurrency": concurrency}}
+    if isinstance(protocol, str):
+        told["protocols"] = {protocol: settings_of(protocol, settings).model_dump()}
+    return told
+
+
 def protocol(name: str, concurrency: int, **settings: Any) -> Policies:
     """A protocol by its name, also to go on from: `replace(protocol("pisces", 20), pacer=mine)`."""
     return named_policies(name, concurrency, settings)

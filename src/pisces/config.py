@@ -259,7 +259,12 @@ def _latency_kinds() -> list[str]:
 
 def to_toml(config: Config) -> str:
     """The config as TOML with every default spelled out; a key without a value is left out."""
-    return tomlkit.dumps(_without_none(config.model_dump()))
+    return told(config.model_dump())
+
+
+def told(tables: Mapping[str, Any]) -> str:
+    """Tables as TOML, which knows no value that is none."""
+    return tomlkit.dumps(_without_none(tables))
 
 
 def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from pisces.types import (
     Update,
     Weights,
 )
+from pisces.windows import Windows
 
 log = logging.getLogger("pisces")
 
@@ -87,9 +88,8 @@ class Coordinator:
         self._stop = stop
         self._schedule = schedule
         self._seed = seed
-        self._tick_s = tick_s
         self._deadline_s = deadline_s
-        self._num_ticks = 0
+        self._windows = Windows(tick_s)
         self._num_tasks = 0
         self._dead_ends = DeadEnds()
         self._decisions = Decisions(policies.selector, policies.pacer, wanted=decisions)
@@ -133,7 +133,7 @@ class Coordinator:
         if not self._is_to_decide(events):
             self._only_evaluate()
             return
-        self._begin_window()
+        self._windows.begin(self._executor.now)
         if self._manager.buffer and self._pacer.ready(self._view()):
             self._aggregate()
         self._evaluate_if_due()
@@ -153,7 +153,7 @@ class Coordinator:
         """A turn in which nobody is asked anything: how often one evaluates changes no decision."""
         self._evaluate_if_due()
         self._executor.send()  # that what was heard is safe
-        if self._tick_s:
+        if self._windows.tick_s:
             self.reason = self._reason_of_time()
             return
         self.reason = self._reason_to_stop()
@@ -335,36 +335,25 @@ class Coordinator:
         return min(self._next_check(), self._next_release())
 
     def _next_decision_at(self) -> float:
-        if self._num_ticks == 0:
+        if self._windows.num == 0:
             return 0.0
-        return self._next_tick_at if self._tick_s else self._next_call()
+        return self._windows.next_at if self._windows.tick_s else self._next_call()
 
     def _is_to_decide(self, events: Sequence[Event]) -> bool:
         """Did something happen, or is it time? Evaluations and stops come without any decision.
 
         So a run with a later stop does the same up to here, and can be taken up from here.
         """
-        return self._executor.now >= self._decide_at or bool(events and not self._tick_s)
+        return self._executor.now >= self._decide_at or bool(events and not self._windows.tick_s)
 
     def _wake_at(self) -> float:
         if self._evaluator.busy:
             return min(self._decide_at, self._executor.now + EVALUATION_POLL_S)
         return min(self._schedule.next_at(self._evaluated[0]), self._decide_at)
 
-    @property
-    def _next_tick_at(self) -> float:
-        return self._num_ticks * self._tick_s
-
     def _reason_of_time(self) -> str | None:
         stop_at = self._stop.time_s
         return "time" if stop_at is not None and self._executor.now >= stop_at else None
-
-    def _begin_window(self) -> None:
-        """Without a tick every turn is a window of its own."""
-        now = self._executor.now
-        self._num_ticks += 1
-        if self._tick_s:  # a slow step may have slept through some windows
-            self._num_ticks = max(self._num_ticks, math.floor(now / self._tick_s) + 1)
 
     # --- evaluation -------------------------------------------------------------------------------
 
@@ -414,7 +403,7 @@ class Coordinator:
         for name, part in self._parts.items():
             state.add(name, part.state())
         state.values |= {
-            "num_ticks": self._num_ticks,
+            "num_ticks": self._windows.num,
             "num_tasks": self._num_tasks,
             "evaluated": list(self._evaluated),
             "undone": self._undone,
@@ -431,7 +420,7 @@ class Coordinator:
         for name, part in self._parts.items():
             if name in state.values or name != "decisions":  # which older checkpoints lack
                 part.restore(state.part(name))
-        self._num_ticks = state.values["num_ticks"]
+        self._windows.num = state.values["num_ticks"]
         self._num_tasks = state.values["num_tasks"]
         at, version = state.values["evaluated"]
         self._evaluated = (at, version)
@@ -443,10 +432,10 @@ class Coordinator:
     def go_on(self) -> None:
         """After `restore`: what ended the run may be no reason any more, if its stop is another."""
         if self.reason in REASONS:
-            within_window = self._tick_s and self._undone is None
+            within_window = self._windows.tick_s and self._undone is None
             self.reason = self._reason_of_time() if within_window else self._reason_to_stop()
         elif self.reason in (None, "interrupted"):
-            self.reason = self._reason_of_time() if self._tick_s else self._reason_to_stop()
+            self.reason = self._reason_of_time() if self._windows.tick_s else self._reason_to_stop()
 
     @property
     def _parts(self) -> dict[str, Stateful]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -146,11 +147,14 @@ class _Bed:
         its = self._its
         self._sizes = Sizes(federation.limits.max_examples)
         name = its.protocol if isinstance(its.protocol, str) else "my policies"
+        train_config = dict(sorted(self._letters.settings.items()))
         made = {
             "concurrency": its.concurrency,
             "settings": repr(dict(sorted(its.settings.items()))),
-            "train_config": repr(dict(sorted(self._letters.settings.items()))),
+            "train_config": repr(train_config),
         }
+        tables = build.tables_of(its.protocol, its.concurrency, its.settings)
+        tables["train_config"] = {key: _in_toml(value) for key, value in train_config.items()}
         try:
             return run(
                 federation,
@@ -159,7 +163,7 @@ class _Bed:
                 by_whom=BY_WHOM,
                 made={**made, "executor": "FlowerExecutor"},
                 out=its.out,
-                about=made_here(federation, name, "Flower", made),
+                about=made_here(federation, name, "Flower", tables),
                 listener=Tee(
                     self.collected,
                     self._doubts,
@@ -235,6 +239,13 @@ class _Bed:
         except Exception:  # the run is over, and its model safe
             log.exception("what nodes say of the last version could not be combined")
             return {}
+
+
+def _in_toml(value: Any) -> Any:
+    """A value of Flower's as TOML has it, which knows no bytes."""
+    if isinstance(value, list):
+        return [_in_toml(each) for each in value]
+    return value.hex() if isinstance(value, bytes) else value
 
 
 @contextmanager

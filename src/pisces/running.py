@@ -12,10 +12,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import tomlkit
 import torch
 
 from pisces import build
+from pisces import config as cfg
 from pisces.coordinator import Coordinator
 from pisces.errors import PiscesError, Terminated
 from pisces.execute.base import Executor
@@ -38,6 +38,7 @@ from pisces.signals import ends
 from pisces.types import Weights
 
 if TYPE_CHECKING:
+    from pisces.parts import Simulation
     from pisces.progress.following import Follower
 
 ASK_AGAIN_S = 0.1
@@ -131,15 +132,20 @@ def run(
 
 
 def made_here(
-    federation: Federation,
+    its: Federation | Simulation,
     protocol: str,
     where: str = "Python",
-    made: Mapping[str, Any] | None = None,
+    tables: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
-    """What stands in place of a config: who looks at the run knows what it is about."""
-    stop = {key: value for key, value in asdict(federation.stop).items() if value is not None}
-    what = {"made_in": where, "protocol": protocol, "seed": federation.seed}
-    return tomlkit.dumps({**what, **(made or {}), "stop": stop})
+    """What stands in place of a config: who looks at the run knows what it is about.
+
+    What a config has, too, stands where a config has it. `tables` are such as those of
+    `build.tables_of`.
+    """
+    tables = tables or {}
+    what = {"made_in": where, "protocol": protocol, "seed": its.seed, "tick_s": its.tick_s}
+    clients = {**tables.get("clients", {}), "deadline_s": its.deadline_s}
+    return cfg.told({**what, **tables, "clients": clients, "stop": asdict(its.stop)})
 
 
 def _followers(federation: Federation, protocol: str) -> list[Follower]:

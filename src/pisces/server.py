@@ -33,7 +33,7 @@ from pisces.models.flat import named_tensors
 from pisces.policy import Policies
 from pisces.record.checkpoint import Checkpoints
 from pisces.record.lines import TAKEN
-from pisces.running import run
+from pisces.running import made_here, run
 from pisces.stop import Stop
 from pisces.types import Layout, Plan, Role, Slice, Weights
 
@@ -96,9 +96,10 @@ def serve(
     port (or HOST:PORT) for Prometheus. Clients that TLS itself keeps out are not counted here, and
     logged by gRPC alone: unlike `pisces serve` this leaves the process's standard error as it is.
     """
-    start = weights_of(weights, buffers)
+    start, settings = weights_of(weights, buffers), dict(settings or {})
+    called = protocol if isinstance(protocol, str) else name or "my policies"
     federation = Federation(
-        policies=copy.deepcopy(build.named_policies(protocol, concurrency, settings or {})),
+        policies=copy.deepcopy(build.named_policies(protocol, concurrency, settings)),
         weights=start,
         stop=stop,
         yardstick=None if evaluate is None else yardstick_of(evaluate, start),
@@ -115,9 +116,12 @@ def serve(
         ran = run(
             federation,
             host.opens,
-            protocol=protocol if isinstance(protocol, str) else name or "my policies",
+            protocol=called,
             by_whom=BY_WHOM,
-            made={"concurrency": concurrency, "settings": repr(dict(settings or {})), **MADE},
+            made={"concurrency": concurrency, "settings": repr(settings), **MADE},
+            about=made_here(
+                federation, called, tables=build.tables_of(protocol, concurrency, settings)
+            ),
             out=out,
             listener=watching,
             checkpoints=None if out is None else checkpoints,

@@ -180,14 +180,17 @@ def simulate(
         precision=precision,
         ray=_cluster(ray, backend),
     )
-    if isinstance(protocol, str):
-        name = protocol
+    settings = dict(settings or {})
+    called = protocol if isinstance(protocol, str) else name or "my policies"
     return run(
         simulation,
-        protocol=name or "my policies",
+        protocol=called,
         out=out,
+        config_text=running.made_here(
+            simulation, called, tables=build.tables_of(protocol, concurrency, settings)
+        ),
         checkpoints=None if out is None else checkpoints,
-        made={"concurrency": concurrency, "settings": repr(dict(settings or {}))},
+        made={"concurrency": concurrency, "settings": repr(settings)},
         resume=resume,
         trackers=tracking.made(trackers, out=out),
         progress=progress,

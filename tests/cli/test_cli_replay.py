@@ -68,7 +68,7 @@ def test_json_has_all_of_it(pisces: Pisces, finished: Path) -> None:
     assert told["check"]["is_same"]
     assert told["replayed"]["updates_mean"] <= 3
     assert told["differences"][0]["at"] == told["exact_until_s"]
-    assert len(told["decisions"]) == told["replayed"]["num_aggregations"]
+    assert len(told["aggregations"]) == told["replayed"]["num_aggregations"]
     assert told["caveats"]
     several = json.loads(pisces("replay", finished, "--json", "--set", "pace.bound=1,2").out)
     assert [one["changes"] for one in several] == [["pace.bound=1"], ["pace.bound=2"]]
@@ -97,8 +97,8 @@ def test_a_run_that_went_on_replays_as_one_that_was_left_alone(
     ]
     assert told[0] == {**told[1], "folder": "whole"}
     assert told[1]["check"]["is_same"]
-    num = len(first["decisions"])
-    assert told[1]["decisions"][:num] == first["decisions"]
+    num = len(first["aggregations"])
+    assert told[1]["aggregations"][:num] == first["aggregations"]
 
 
 def test_a_killed_run_is_replayed_as_far_as_it_got(pisces: Pisces, finished: Path) -> None:

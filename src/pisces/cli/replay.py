@@ -18,7 +18,7 @@ from pisces.quantities import UNKNOWN, counted, duration
 from pisces.record.reader import Run
 
 if TYPE_CHECKING:
-    from pisces.replaying import Decision, Numbers, Replayed
+    from pisces.replaying import Aggregation, Numbers, Replayed
     from pisces.replaying.values import Terms
 
 NUM_DIFFERENCES = 5  # shown; --json has all
@@ -188,11 +188,11 @@ def _show_differences(replayed: Replayed) -> None:
         _say(f"and {more:,} more such instants (--json has all)")
 
 
-def _made(decision: Decision | None, terms: Terms) -> str:
+def _made(aggregation: Aggregation | None, terms: Terms) -> str:
     """What was made, and what the pace went by."""
     told = {key: value for key, value in terms.items() if value is not None and isfinite(value)}
     went_by = ", ".join(f"{key} {value:.4g}" for key, value in told.items())
     made = "none"
-    if decision is not None:
-        made = f"version {decision.version} of {counted(len(decision.tasks), 'update')}"
+    if aggregation is not None:
+        made = f"version {aggregation.version} of {counted(len(aggregation.tasks), 'update')}"
     return escape(f"{made}\n{went_by}" if went_by else made)

@@ -6,12 +6,12 @@ replayed = pisces.replaying.replay(pisces.load("runs/first"), ["pace.bound=10"])
 replayed.replayed.staleness_max, replayed.differs_at, replayed.caveats
 """
 
-from pisces.replaying.values import Check, Decision, Difference, Numbers, Replayed, Unknown
+from pisces.replaying.values import Aggregation, Check, Difference, Numbers, Replayed, Unknown
 from pisces.replaying.walk import replay, replay_all
 
 __all__ = [
+    "Aggregation",
     "Check",
-    "Decision",
     "Difference",
     "Numbers",
     "Replayed",

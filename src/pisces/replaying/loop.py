@@ -21,9 +21,10 @@ from pisces.policy import Judge, Pacer, Trait, Verdict
 from pisces.record.lines import Line
 from pisces.replaying.events import event_of, task_of
 from pisces.replaying.turns import Ends, Turn
-from pisces.replaying.values import Act, Decision, Unknown
+from pisces.replaying.values import Act, Aggregation, Unknown
 from pisces.stop import Stop
 from pisces.types import FULL, Arrived, Dropped, Failed, Ignored, Layout, Update, Weights
+from pisces.windows import Windows
 
 MOST_REFUSALS = 100  # whose terms are kept
 MOST_TICKS = 100_000  # in a row, one by one; beyond, the pacer is asked when it wants to be
@@ -45,7 +46,7 @@ class Loop:
 
     def __init__(self, pacer: Pacer, rules: Rules, ends: Ends) -> None:
         self.pacer = pacer
-        self.decisions: list[Decision] = []
+        self.aggregations: list[Aggregation] = []
         self.refusals: dict[float, Mapping[str, float]] = {}  # not ready when a version was made
         self.unknown = Unknown()
         self.num_dropped = 0
@@ -56,7 +57,7 @@ class Loop:
         self._weights = Weights(torch.zeros(0), EMPTY)
         self._manager = ClientManager(EMPTY, judge=self._judge, limits=_limits(ends))
         self._now = 0.0
-        self._num_ticks = 0
+        self._windows = Windows(rules.tick_s)
         self._acts: list[Act] = []
         self._pulled: dict[int, float] = {}  # task -> when it was asked for what there is
         self._gone: set[int] = set()  # tasks called off here, and not in the run
@@ -76,7 +77,7 @@ class Loop:
         if self.over is None:
             self._now = turn.at
             self._observe(turn)
-            if not self._rules.tick_s or turn.at >= self._next_tick_at:
+            if turn.at >= self._windows.next_at:
                 self._decide(turn, as_recorded=as_recorded)
             else:  # in real time a tick may come late
                 self._give_up(turn.called_off)
@@ -120,7 +121,7 @@ class Loop:
             self._aggregate(turn, FULL)
 
     def _decide(self, turn: Turn, *, as_recorded: bool = False) -> None:
-        self._begin_window()
+        self._windows.begin(self._now)
         if self._manager.buffer:
             if self.pacer.ready(self._view()):
                 self._aggregate(turn)
@@ -147,7 +148,7 @@ class Loop:
         waits_s = tuple(view.now - update.arrived_at for update in view.buffer)
         done = self._manager.advance(view.now, (1.0,) * len(tasks), reason)
         told = done.at, done.version, done.task_ids, done.staleness
-        self.decisions.append(Decision(*told, waits_s, reason, terms))
+        self.aggregations.append(Aggregation(*told, waits_s, reason, terms))
         self._acts.append(Act("aggregated", done.at, done.task_ids))
 
     def _release(self, turn: Turn) -> None:
@@ -235,16 +236,6 @@ class Loop:
 
     # --- time -------------------------------------------------------------------------------------
 
-    @property
-    def _next_tick_at(self) -> float:
-        return self._num_ticks * self._rules.tick_s
-
-    def _begin_window(self) -> None:
-        self._num_ticks += 1
-        if self._rules.tick_s:
-            passed = math.floor(self._now / self._rules.tick_s)
-            self._num_ticks = max(self._num_ticks, passed + 1)
-
     def _next_call(self) -> float:
         view = self._view()
         check_at = self.pacer.next_check(view) if self._manager.buffer else math.inf
@@ -257,14 +248,8 @@ class Loop:
         if not tick_s:
             return self._next_call()
         if not self._manager.buffer or (limit - self._now) / tick_s > MOST_TICKS:
-            self._skip_ticks(min(limit, self._next_call()))
-        return self._next_tick_at
-
-    def _skip_ticks(self, until: float) -> None:
-        """The next tick is the first that is not before this."""
-        first = math.floor(until / self._rules.tick_s)
-        first += first * self._rules.tick_s < until
-        self._num_ticks = max(self._num_ticks, first)
+            self._windows.skip(min(limit, self._next_call()))
+        return self._windows.next_at
 
 
 def _limits(ends: Ends) -> Limits:

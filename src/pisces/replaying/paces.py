@@ -7,8 +7,8 @@ altogether, and `pace.policy=fedbuff` that of another protocol.
 
 from __future__ import annotations
 
-import ast
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -54,46 +54,53 @@ class Source:
 
 def source_of(run: Run) -> Source:
     """What a run's config says of its pace, or why it does not."""
+    config = cfg.check(_told(run), str(run.path / CONFIG))
+    stop = Stop(versions=config.stop.versions, updates=config.stop.updates)
+    return Source(
+        protocol=config.protocol,
+        concurrency=config.clients.concurrency,
+        settings=config.protocols.get(config.protocol, {}),
+        policies=build.policies_of(config),
+        table=config.pace,
+        deadline_s=config.clients.deadline_s,
+        rules=replace(rules_of(run), stop=stop),
+    )
+
+
+def rules_of(run: Run, tick_s: float | None = None) -> Rules:
+    """What its folder says beside its pace; in Flower nobody can be called off."""
+    tick_s = run.config.get("tick_s", 0.0) if tick_s is None else tick_s
+    if not isinstance(tick_s, int | float) or not 0 <= tick_s < math.inf:
+        raise ConfigError(
+            f"tick_s: must be 0, or so many seconds as the run's loop decided after, not {tick_s!r}"
+        )
+    can_release = not run.is_of_flower
+    return Rules(tick_s=tick_s, can_release=can_release, real_time=run.in_real_time)
+
+
+def _told(run: Run) -> Mapping[str, Any]:
+    """The config, or of what a program made the part of it that decides when to aggregate.
+
+    Its folder says that where the protocol was given by name, and not by an older Pisces.
+    """
     config = run.config
-    if run.is_of_flower:
-        return _from_flower(run)
-    if "made_in" in config or not config:
+    if config and not run.is_of_a_program:
+        return config
+    protocol = str(config.get("protocol"))
+    settings = run.setting("protocols", protocol)
+    if settings is None:
         made = f"was made in {config['made_in']}" if config else f"has no {CONFIG}"
         raise ConfigError(
             f"{run.path} {made}, and does not say which pace it had: give the pacers, in Python: "
             "pisces.replaying.replay(run, pacer=another, own=the run's)"
         )
-    return _from_config(cfg.check(config, str(run.path / CONFIG)), real_time=run.in_real_time)
-
-
-def _from_config(config: cfg.Config, *, real_time: bool) -> Source:
-    given = config.protocols.get(config.protocol, {})
-    stop = Stop(versions=config.stop.versions, updates=config.stop.updates)
-    return Source(
-        protocol=config.protocol,
-        concurrency=config.clients.concurrency,
-        settings=given,
-        policies=build.policies_of(config),
-        table=config.pace,
-        deadline_s=config.clients.deadline_s,
-        rules=Rules(tick_s=config.tick_s, stop=stop, real_time=real_time),
-    )
-
-
-def _from_flower(run: Run) -> Source:
-    """Of such a run the folder says the protocol and its settings; nobody can be called off."""
-    try:
-        protocol, concurrency = run.config["protocol"], int(run.config["concurrency"])
-        settings = dict(ast.literal_eval(run.config["settings"]))
-        known(protocol, PROTOCOLS, "protocol")
-    except (ArithmeticError, LookupError, TypeError, ValueError, SyntaxError, ConfigError) as error:
-        raise ConfigError(
-            f"{run.path} was made in Flower with policies of one's own: give the pacers, in "
-            "Python: pisces.replaying.replay(run, pacer=another, own=the run's)"
-        ) from error
-    policies = build.protocol(protocol, concurrency, **settings)
-    rules = Rules(can_release=False, real_time=True)
-    return Source(protocol, concurrency, settings, policies, rules=rules)
+    concurrency, deadline_s = (run.setting("clients", key) for key in ("concurrency", "deadline_s"))
+    return {
+        "protocol": protocol,
+        "protocols": {protocol: settings},
+        "clients": {"count": concurrency, "concurrency": concurrency, "deadline_s": deadline_s},
+        "stop": {limit: run.setting("stop", limit) for limit in ("versions", "updates")},
+    }
 
 
 # --- another pace ---------------------------------------------------------------------------------

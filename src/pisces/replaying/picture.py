@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pisces.replaying.values import Decision, Replayed
+from pisces.replaying.values import Aggregation, Replayed
 from pisces.report.printed.paper import SCREEN, drawable, literal, save
 from pisces.report.printed.sheets import add_legend, tidy
 from pisces.report.styles import Style, styles
@@ -33,13 +33,13 @@ def _sheet(replays: Sequence[Replayed]) -> Figure:
     figure = Figure(figsize=SIZE, layout="constrained")
     left, right = (tidy(axes) for axes in figure.subplots(1, 2, width_ratios=(3, 2)))
     drawn = [
-        ("recorded", first.decisions_recorded),
-        *((" ".join(replay.changes) or "replayed", replay.decisions) for replay in replays),
+        ("recorded", first.aggregations_recorded),
+        *((" ".join(replay.changes) or "replayed", replay.aggregations) for replay in replays),
     ]
     width = _bar_width(drawn)
-    for (label, decisions), style in zip(drawn, styles(), strict=False):
-        _draw_versions(left, decisions, style, literal(label), first.ends_at)
-        _draw_staleness(right, decisions, style, width)
+    for (label, aggregations), style in zip(drawn, styles(), strict=False):
+        _draw_versions(left, aggregations, style, literal(label), first.ends_at)
+        _draw_staleness(right, aggregations, style, width)
     for replay, style in zip(replays, islice(styles(), 1, None), strict=False):
         if replay.differs_at is not None:  # what is to the right of it is an estimate
             left.axvline(replay.differs_at, color=style.colour, linewidth=0.8, alpha=0.6)
@@ -54,10 +54,10 @@ def _sheet(replays: Sequence[Replayed]) -> Figure:
 
 
 def _draw_versions(
-    axes: Axes, decisions: Sequence[Decision], style: Style, label: str, ends_at: float
+    axes: Axes, aggregations: Sequence[Aggregation], style: Style, label: str, ends_at: float
 ) -> None:
-    at = [0.0, *(decision.at for decision in decisions), ends_at]
-    versions = [0, *(decision.version for decision in decisions)]
+    at = [0.0, *(aggregation.at for aggregation in aggregations), ends_at]
+    versions = [0, *(aggregation.version for aggregation in aggregations)]
     axes.step(
         at,
         [*versions, versions[-1]],
@@ -68,14 +68,18 @@ def _draw_versions(
     )
 
 
-def _bar_width(drawn: Sequence[tuple[str, Sequence[Decision]]]) -> int:
-    most = max((s for _, decisions in drawn for d in decisions for s in d.staleness), default=0)
+def _bar_width(drawn: Sequence[tuple[str, Sequence[Aggregation]]]) -> int:
+    most = max(
+        (s for _, aggregations in drawn for a in aggregations for s in a.staleness), default=0
+    )
     return -(-(most + 1) // MOST_BARS)
 
 
-def _draw_staleness(axes: Axes, decisions: Sequence[Decision], style: Style, width: int) -> None:
+def _draw_staleness(
+    axes: Axes, aggregations: Sequence[Aggregation], style: Style, width: int
+) -> None:
     """Outlines, so that one does not hide another."""
-    counts = Counter(s // width for decision in decisions for s in decision.staleness)
+    counts = Counter(s // width for aggregation in aggregations for s in aggregation.staleness)
     if not counts:
         return
     shares = np.array([counts[place] for place in range(max(counts) + 1)]) * 100 / counts.total()

@@ -1,4 +1,4 @@
-"""What a replay comes to: decisions, how they compare, and what nobody can know of them."""
+"""What a replay comes to: aggregations, how they compare, and what nobody can know of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Aggregation:
     """A version: made of which tasks, how stale, how long they had waited, and by which terms."""
 
     at: float
@@ -65,17 +65,19 @@ class Numbers:
     wait_mean_s: float | None  # of an aggregated update
 
     @classmethod
-    def of(cls, decisions: Sequence[Decision], num_dropped: int, bound: float | None) -> Numbers:
+    def of(
+        cls, aggregations: Sequence[Aggregation], num_dropped: int, bound: float | None
+    ) -> Numbers:
         """Count them."""
-        intervals = np.diff([decision.at for decision in decisions])
-        staleness = np.array([s for d in decisions for s in d.staleness])
-        waits_s = np.array([s for d in decisions for s in d.waits_s])
+        intervals = np.diff([aggregation.at for aggregation in aggregations])
+        staleness = np.array([s for a in aggregations for s in a.staleness])
+        waits_s = np.array([s for a in aggregations for s in a.waits_s])
         return cls(
-            num_aggregations=len(decisions),
+            num_aggregations=len(aggregations),
             num_updates=len(staleness),
             interval_median_s=_percentile(intervals, 50),
             interval_p95_s=_percentile(intervals, 95),
-            updates_mean=len(staleness) / len(decisions) if decisions else None,
+            updates_mean=len(staleness) / len(aggregations) if aggregations else None,
             staleness_mean=float(staleness.mean()) if len(staleness) else None,
             staleness_p95=_percentile(staleness, 95),
             staleness_max=int(staleness.max()) if len(staleness) else None,
@@ -94,8 +96,8 @@ class Difference:
     """An instant at which one made a version and the other did not, or made it of other updates."""
 
     at: float
-    recorded: Decision | None
-    replayed: Decision | None
+    recorded: Aggregation | None
+    replayed: Aggregation | None
     terms: Terms  # of the replayed pace, also where it made none
 
 
@@ -106,7 +108,7 @@ class Check:
     num_recorded: int
     num_replayed: int
     num_same: int
-    most_apart_s: float  # instants of the same decisions: 0 in virtual time
+    most_apart_s: float  # instants of the same aggregations: 0 in virtual time
     differs_at: float | None
     why: tuple[str, ...]  # what may explain it, where something differs
 
@@ -130,8 +132,8 @@ class Replayed:
     check: Check
     recorded: Numbers
     replayed: Numbers
-    decisions: tuple[Decision, ...]
-    decisions_recorded: tuple[Decision, ...]
+    aggregations: tuple[Aggregation, ...]
+    aggregations_recorded: tuple[Aggregation, ...]
     refusals: Mapping[float, Terms]
     differs_at: float | None
     differs_version: int | None
@@ -144,7 +146,7 @@ class Replayed:
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """Every instant at which they differ."""
-        mine, theirs = _by_instant(self.decisions), _by_instant(self.decisions_recorded)
+        mine, theirs = _by_instant(self.aggregations), _by_instant(self.aggregations_recorded)
         return tuple(
             self._difference(at, theirs.get(at, []), mine.get(at, []))
             for at in sorted({*mine, *theirs})
@@ -152,7 +154,7 @@ class Replayed:
         )
 
     def _difference(
-        self, at: float, theirs: Sequence[Decision], mine: Sequence[Decision]
+        self, at: float, theirs: Sequence[Aggregation], mine: Sequence[Aggregation]
     ) -> Difference:
         terms = mine[0].terms if mine else self.refusals.get(at, {})
         return Difference(at, next(iter(theirs), None), next(iter(mine), None), terms)
@@ -173,16 +175,16 @@ class Replayed:
             "unknown": asdict(self.unknown),
             "caveats": list(self.caveats),
             "differences": [asdict(difference) for difference in self.differences],
-            "decisions": [asdict(decision) for decision in self.decisions],
+            "aggregations": [asdict(aggregation) for aggregation in self.aggregations],
         }
 
 
-def _by_instant(decisions: Sequence[Decision]) -> dict[float, list[Decision]]:
-    found: dict[float, list[Decision]] = {}
-    for decision in decisions:
-        found.setdefault(decision.at, []).append(decision)
+def _by_instant(aggregations: Sequence[Aggregation]) -> dict[float, list[Aggregation]]:
+    found: dict[float, list[Aggregation]] = {}
+    for aggregation in aggregations:
+        found.setdefault(aggregation.at, []).append(aggregation)
     return found
 
 
-def _tasks(decisions: Sequence[Decision]) -> list[set[int]]:
-    return [set(decision.tasks) for decision in decisions]
+def _tasks(aggregations: Sequence[Aggregation]) -> list[set[int]]:
+    return [set(aggregation.tasks) for aggregation in aggregations]

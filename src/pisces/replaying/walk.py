@@ -6,15 +6,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pisces.errors import RunError
+from pisces.errors import ConfigError, RunError
 from pisces.policy import Pacer
 from pisces.record.lines import Line
 from pisces.record.reader import Run
 from pisces.replaying import words
 from pisces.replaying.loop import Loop, Rules
-from pisces.replaying.paces import Source, pacer_of, problems, source_of
+from pisces.replaying.paces import Source, pacer_of, problems, rules_of, source_of
 from pisces.replaying.turns import Ends, Log, Turn, turns_of
-from pisces.replaying.values import Act, Check, Decision, Numbers, Replayed
+from pisces.replaying.values import Act, Aggregation, Check, Numbers, Replayed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A pace that is asked of a log: by changes to the run's own, or one that was given."""
+
+    pacer: Pacer
+    changes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()  # why a run with it would be
 
 
 def replay(
@@ -23,40 +32,62 @@ def replay(
     *,
     pacer: Pacer | None = None,
     own: Pacer | None = None,
-    tick_s: float = 0.0,
+    tick_s: float | None = None,
 ) -> Replayed:
     """What a run's pace would have decided with `changes` to it, such as `["pace.bound=10"]`.
 
-    For a run made in Python, whose folder does not say its pace, give another `pacer`, the run's
-    `own` and its `tick_s` instead.
+    For a run whose folder does not say its pace, made in Python with policies of one's own, give
+    another `pacer` and the run's `own` instead; and its `tick_s`, where the folder is of an older
+    Pisces that did not say that either.
     """
     run = Run.open(run) if not isinstance(run, Run) else run
-    if pacer is None and own is None:
+    if pacer is None and own is None and tick_s is None:
         return replay_all(run, [changes])[0]
-    if pacer is None or own is None or changes:
-        raise TypeError("give changes, or both pacer and own")
-    # In Flower nobody can be called off.
-    rules = Rules(tick_s=tick_s, can_release=not run.is_of_flower, real_time=run.in_real_time)
-    return _replayed(run, own, rules, [(("pacer",), pacer, [])])[0]
+    _check_given(changes, pacer, own, tick_s)
+    assert pacer is not None
+    assert own is not None
+    return _replayed(run, own, rules_of(run, tick_s), [Asked(pacer)])[0]
+
+
+def _check_given(
+    changes: Sequence[str], pacer: Pacer | None, own: Pacer | None, tick_s: float | None
+) -> None:
+    """Refuse what does not go together."""
+    if pacer is None and own is None:
+        raise ConfigError(
+            f"tick_s: must be left out where no pacers are given, not {tick_s!r}: the folder that "
+            "says the pace says it, too"
+        )
+    if changes:
+        raise ConfigError(
+            f"changes: must be left out where pacers are given, not {list(changes)!r}: change the "
+            "pacer itself"
+        )
+    for name, given in (("pacer", pacer), ("own", own)):
+        if given is None:
+            raise ConfigError(
+                f"{name}: must be a pacer, not None: give both, pacer=another and own=the run's, "
+                "or neither"
+            )
 
 
 def replay_all(run: Run, variants: Sequence[Sequence[str]]) -> list[Replayed]:
     """The same for several sets of changes, reading the log once."""
     source = source_of(run)
-    asked = [(tuple(changes), pacer_of(source, changes)) for changes in variants]
-    paces = [(changes, pacer, _problems(source, changes, pacer)) for changes, pacer in asked]
-    return _replayed(run, source.policies.pacer, source.rules, paces)
+    asked = [_asked(source, changes) for changes in variants]
+    return _replayed(run, source.policies.pacer, source.rules, asked)
 
 
-def _problems(source: Source, changes: Sequence[str], pacer: Pacer) -> list[str]:
-    return problems(source, pacer) if changes else []
+def _asked(source: Source, changes: Sequence[str]) -> Asked:
+    pacer = pacer_of(source, changes)
+    return Asked(pacer, tuple(changes), tuple(problems(source, pacer)) if changes else ())
 
 
 @dataclass(slots=True, eq=False)
 class Recorded:
     """What the run itself decided."""
 
-    decisions: list[Decision] = field(default_factory=list)
+    aggregations: list[Aggregation] = field(default_factory=list)
     num_dropped: int = 0
     num_starts: int = 0
     _arrived_at: dict[int, float] = field(default_factory=dict)
@@ -71,20 +102,22 @@ class Recorded:
             self._arrived_at.pop(task, None)
             self.num_dropped += 1
         if turn.aggregated is not None:
-            self.decisions.append(self._decision(turn.aggregated))
-            acts.append(Act("aggregated", turn.at, self.decisions[-1].tasks))
+            self.aggregations.append(self._aggregation(turn.aggregated))
+            acts.append(Act("aggregated", turn.at, self.aggregations[-1].tasks))
         self.num_starts += len(turn.starts) + len(turn.starts_after)
         return [*acts, *(Act("called off", turn.at, (line["task"],)) for line in turn.called_off)]
 
     def numbers(self, bound: float | None) -> Numbers:
         """In numbers; the log of an older run does not tell the bound."""
-        return Numbers.of(self.decisions, self.num_dropped, bound)
+        return Numbers.of(self.aggregations, self.num_dropped, bound)
 
-    def _decision(self, line: Line) -> Decision:
+    def _aggregation(self, line: Line) -> Aggregation:
         at, tasks = line["at"], tuple(line["tasks"])
         waits_s = tuple(at - self._arrived_at.pop(task, at) for task in tasks)
         stale, reason = tuple(line["staleness"]), line.get("reason")
-        return Decision(at, line["version"], tasks, stale, waits_s, reason, line.get("pace") or {})
+        return Aggregation(
+            at, line["version"], tasks, stale, waits_s, reason, line.get("pace") or {}
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -114,11 +147,11 @@ class Compared:
     def numbers(self) -> Numbers:
         """In numbers."""
         loop = self.loop
-        return Numbers.of(loop.decisions, loop.num_dropped, _bound(loop.decisions))
+        return Numbers.of(loop.aggregations, loop.num_dropped, _bound(loop.aggregations))
 
     def _differ(self, at: float, what: str) -> None:
         self.differs_at, self.what = at, what
-        self.version = sum(decision.at < at for decision in self.loop.decisions)
+        self.version = sum(aggregation.at < at for aggregation in self.loop.aggregations)
 
 
 def _shown(acts: Iterable[Act], timed: bool) -> list[tuple[object, ...]]:
@@ -129,13 +162,10 @@ def _shown(acts: Iterable[Act], timed: bool) -> list[tuple[object, ...]]:
     return sorted((act.kind, act.at if timed else 0.0, act.tasks) for act in acts)
 
 
-Pace = tuple[tuple[str, ...], Pacer, list[str]]
-
-
-def _replayed(run: Run, own: Pacer, rules: Rules, paces: Sequence[Pace]) -> list[Replayed]:
+def _replayed(run: Run, own: Pacer, rules: Rules, paces: Sequence[Asked]) -> list[Replayed]:
     log = run.events
     ends = Ends.of(log)
-    recorded, mine, others = walk(log, ends, own, rules, [pacer for _, pacer, _ in paces])
+    recorded, mine, others = walk(log, ends, own, rules, [pace.pacer for pace in paces])
     if not recorded.num_starts:
         raise RunError(f"{run.path}: nobody was started in it yet: there is nothing to replay")
     check = _check(recorded, mine, rules)
@@ -143,22 +173,22 @@ def _replayed(run: Run, own: Pacer, rules: Rules, paces: Sequence[Pace]) -> list
         Replayed(
             path=run.path,
             name=run.name,
-            changes=changes,
+            changes=pace.changes,
             check=check,
-            recorded=recorded.numbers(_bound(mine.loop.decisions)),
+            recorded=recorded.numbers(_bound(mine.loop.aggregations)),
             replayed=other.numbers(),
-            decisions=tuple(other.loop.decisions),
-            decisions_recorded=tuple(recorded.decisions),
+            aggregations=tuple(other.loop.aggregations),
+            aggregations_recorded=tuple(recorded.aggregations),
             refusals=other.loop.refusals,
             differs_at=other.differs_at,
             differs_version=other.version,
             differs_in=other.what,
-            ended=other.loop.over if changes else None,
+            ended=other.loop.over if pace.changes else None,
             ends_at=ends.at,
             unknown=other.loop.unknown,
-            caveats=words.caveats(recorded, other, ends, rules, refused),
+            caveats=words.caveats(recorded, other, ends, rules, pace.refused),
         )
-        for (changes, _, refused), other in zip(paces, others, strict=True)
+        for pace, other in zip(paces, others, strict=True)
     ]
 
 
@@ -182,20 +212,20 @@ def walk(
     return recorded, mine, others
 
 
-def _bound(decisions: Sequence[Decision]) -> float | None:
+def _bound(aggregations: Sequence[Aggregation]) -> float | None:
     """The most versions an update may be behind, where the pace says so."""
-    told = (decision.terms.get("bound") for decision in decisions)
+    told = (aggregation.terms.get("bound") for aggregation in aggregations)
     return next((bound for bound in told if bound is not None), None)
 
 
 def _check(recorded: Recorded, mine: Compared, rules: Rules) -> Check:
-    pairs = list(zip(recorded.decisions, mine.loop.decisions, strict=False))
+    pairs = list(zip(recorded.aggregations, mine.loop.aggregations, strict=False))
     same = [(a, b) for a, b in pairs if (a.tasks, a.staleness) == (b.tasks, b.staleness)]
     if not rules.real_time:
         same = [(a, b) for a, b in same if a.at == b.at]
     return Check(
-        num_recorded=len(recorded.decisions),
-        num_replayed=len(mine.loop.decisions),
+        num_recorded=len(recorded.aggregations),
+        num_replayed=len(mine.loop.aggregations),
         num_same=len(same),
         most_apart_s=max((abs(a.at - b.at) for a, b in same), default=0.0),
         differs_at=mine.differs_at,

@@ -117,7 +117,7 @@ def _of_tasks(unknown: Unknown) -> Iterator[str]:
 
 
 def _of_the_end(other: Compared, ends: Ends, rules: Rules) -> Iterator[str]:
-    wanted, num = rules.stop.versions, len(other.loop.decisions)
+    wanted, num = rules.stop.versions, len(other.loop.aggregations)
     if other.loop.over is not None and other.differs_at is not None:
         at, reason = other.loop.over
         yield f"this pace would have ended the run at t = {at:.6g} s: stop.{reason} was reached"
