@@ -84,9 +84,8 @@ def chapters(runs: Sequence[ReadRun], rows: Sequence[Row] | None, goal: Goal) ->
         yield _costs(runs)
     else:
         yield from _several(runs, rows, goal)
-    as_saved = [run.ledger.run for run in runs]  # summaries say with what they were made
-    yield _written("settings", "Settings", settings_of(as_saved))
-    yield _written("again", "Make it again", [*software(as_saved), *make_again(as_saved)])
+    yield _written("settings", "Settings", settings_of(runs))
+    yield _written("again", "Make it again", [*software(runs), *make_again(runs)])
 
 
 def _several(runs: Sequence[ReadRun], rows: Sequence[Row] | None, asked: Goal) -> Iterator[Chapter]:
