@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
+from collections import Counter
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
 import tomlkit
 from matplotlib.image import imread
+
+from pisces.record import follower, reader
+from pisces.record.writer import open_file
 
 PLOTS = ("accuracy.png", "staleness.png", "involvement.png")
 
@@ -147,6 +152,72 @@ def test_plots_that_cannot_be_written(pisces: Callable[..., Any], finished: Path
     ran = pisces("report", finished, "--out", finished / "config.toml")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("more", [(), ("--json",), ("--pdf", "p", "--csv", "c")])
+@pytest.mark.parametrize("num", [1, 2])
+def test_each_log_is_read_once(
+    pisces: Callable[..., Any],
+    finished: Path,
+    killed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    num: int,
+    more: tuple[str, ...],
+) -> None:
+    opened: Counter[str] = Counter()
+
+    def counting(path: Path) -> BinaryIO:
+        opened[path.parent.name] += path.name == "events.jsonl"
+        return open_file(path)
+
+    for module in (reader, follower):
+        monkeypatch.setattr(module, "open_file", counting)
+    if more and find_spec("plotly"):
+        more = (*more, "--html", "page.html")
+    ran = pisces("report", *(finished, killed)[:num], "--target", 0.5, "--out", "plots", *more)
+    assert ran.code == 0, ran.err
+    assert_drawn(Path("plots/accuracy.png"))
+    assert opened == dict.fromkeys(["first", "killed"][:num], 1)
+
+
+def damage(run: Path) -> None:
+    """A line without what its kind must have, in the middle."""
+    lines = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
+    lines.insert(len(lines) // 2, b'{"kind":"started","at":1.0}\n')
+    (run / "events.jsonl").write_bytes(b"".join(lines))
+
+
+@pytest.mark.parametrize("has_summary", [True, False])
+@pytest.mark.parametrize(
+    "options", [(), ("--csv", "out"), ("--csv", "out", "--html", "it.html"), ("--json",)]
+)
+def test_a_damaged_log_is_refused_before_anything_is_written(
+    pisces: Callable[..., Any], finished: Path, has_summary: bool, options: tuple[str, ...]
+) -> None:
+    damage(finished)
+    if not has_summary:
+        (finished / "summary.json").unlink()
+    before = sorted(Path().rglob("*"))
+    ran = pisces("report", finished, *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {finished}/events.jsonl, line ")
+    assert 'not an event but b\'{"kind":"started"' in ran.err
+    assert ran.err.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
+
+
+@pytest.mark.parametrize("has_summary", [True, False])
+def test_a_page_shows_of_a_damaged_log_what_can_be_read(
+    pisces: Callable[..., Any], finished: Path, has_summary: bool
+) -> None:
+    pytest.importorskip("plotly")
+    damage(finished)
+    if not has_summary:
+        (finished / "summary.json").unlink()
+    ran = pisces("report", finished, "--html", "it.html")
+    assert (ran.code, ran.out) == (0, "file: it.html\n")
+    assert ran.err.startswith(f"no table: {finished}/events.jsonl, line ")
+    assert "The log could not be read to its end: " in Path("it.html").read_text()
 
 
 # --- for others -----------------------------------------------------------------------------------

@@ -333,6 +333,37 @@ def test_protocols_stand_in_one_order(make_run: MakeRun) -> None:
     assert list(dict.fromkeys(order)) == ["pisces", "fedbuff", "fedavg"]
 
 
+@pytest.mark.parametrize("is_over", [True, False])
+def test_of_a_damaged_log_is_told_what_can_be_read_and_where_it_ends(
+    make_run: MakeRun, tmp_path: Path, is_over: bool
+) -> None:
+    told = {"made_with": "pisces 9"} if is_over else {}
+    whole = make_run("fedavg", 1, {10.0: 0.9})
+    cut = make_run("pisces", 1, {10.0: 0.3, 20.0: 0.9}, **told)
+    lines = (cut.path / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (cut.path / "events.jsonl").write_bytes(b"".join([lines[0], b"no line\n", *lines[1:]]))
+    for runs, whose in (([cut], "The log"), ([whole, cut], "The log of pisces (seed 1)")):
+        text = Seen(page([Run(run.path) for run in runs], Goal("accuracy", 0.8))).text
+        assert f"{whose} could not be read to its end: {cut.path}" in text
+        assert "events.jsonl, line 2: not an event" in text
+    assert "1 run (1 of pisces) was interrupted or is not over" in text
+    (cut.path / "events.jsonl").write_bytes(b"".join([b"no line\n", *lines]))
+    with pytest.raises(RunError, match="line 1: not an event"):
+        write_page(tmp_path / "it.html", [cut])
+    assert not (tmp_path / "it.html").exists()
+
+
+def test_of_a_sampled_log_there_is_no_page(make_run: MakeRun) -> None:
+    summary = make_run("whole", 1, {10.0: 0.9}).summary
+    lines = [{"kind": "sampled", "at": 0.0, "share": 0.5}]
+    run = make_run("pisces", 1, {10.0: 0.9}, lines=lines)
+    with pytest.raises(RunError, match="is sampled"):
+        page([run])
+    (run.path / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(RunError, match="is sampled"):
+        page([Run(run.path)])
+
+
 def test_how_runs_are_told_of_is_not_their_world(tmp_path: Path) -> None:
     tables = "[record]\ntrackers = {}\n[checkpoint]\nkeep = {}\n[network]\nat_least = {}\n"
     one = simulated(tmp_path, "pisces", 1, tables.format("[]", 1, 1))

@@ -32,6 +32,7 @@ from pisces.progress import screen
 from pisces.progress.showing import Manner, manner_of
 from pisces.record.reader import Run
 from pisces.report.goal import Goal
+from pisces.report.ledger.summary import read_once
 
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Runs at a time; without it one per processor core.")
@@ -118,7 +119,7 @@ def run_and_show(
     if left:
         with made_where([job.config for job in left], num_workers, ray) as where:
             interrupted = run_all(left, where, manner)
-    runs = [Run.open(job.out) for job in jobs if has_begun(job.out)]
+    runs = [read_once(Run.open(job.out)) for job in jobs if has_begun(job.out)]
     if runs:
         first = runs[0]  # of the protocol named first, if it was begun at all
         goal = Goal(jobs[0].config.stop.metric, target, first.protocol)

@@ -13,10 +13,10 @@ import typer
 from pisces.cli.console import Json, print_json, stdout
 from pisces.cli.sharing import Csv, Figures, Html, Pdf, Png, Svg, Wanted, Width, warn, write
 from pisces.errors import RunError
-from pisces.record.reader import Run, find_runs, sampled_log
-from pisces.record.writer import EVENTS
+from pisces.record.reader import Run, find_runs
 from pisces.report.compare import Row, compare, drawn_of, in_order
 from pisces.report.goal import SAY_ONE, Goal
+from pisces.report.ledger.summary import ReadRun
 from pisces.report.settings import apart, differences_of_world
 from pisces.report.table import comparison_table, run_table
 
@@ -69,8 +69,11 @@ def report(
     """
     places = {"png": png, "svg": svg, "pdf": pdf, "csv": as_csv}
     wanted = Wanted.of(html, places, figure, width)
-    runs = list(dict.fromkeys(run for folder in folders for run in _runs_in(folder)))
-    _check_whole(runs, needed=bool(wanted) or len(runs) > 1)
+    found = dict.fromkeys(run for folder in folders for run in _runs_in(folder))
+    read = [ReadRun.whole(run) for run in found]  # once, for all that is made of them
+    page_alone = wanted.is_page and out is None and not as_json
+    _check_logs(read, all_needed=bool(wanted) or len(read) > 1, page_alone=page_alone)
+    runs: list[Run] = [run.ledger.run if run.ledger.is_sampled else run for run in read]
     goal = Goal.of(runs, metric, target, reference)
     goal.check(runs)
     _warn_of_differences(runs)
@@ -79,23 +82,30 @@ def report(
     files = write(wanted, runs, goal) if wanted else []
     # Whoever asks for files wants these, and none beside the runs.
     pictures = out or (None if wanted else folders[0])
-    if len(runs) == 1:
-        _show_run(runs[0], goal, pictures, files, as_json=as_json, quiet=quiet)
-    elif goal.target is None and files:
-        warn(f"no table: {SAY_ONE}")
+    if files and (why := _why_no_table(read, goal)):
+        warn(f"no table: {why}")
         _name([], [] if quiet else files)
+    elif len(runs) == 1:
+        _show_run(runs[0], goal, pictures, files, as_json=as_json, quiet=quiet)
     else:
         show_comparison(runs, goal, pictures, files, as_json=as_json, quiet=quiet)
 
 
-def _check_whole(runs: Sequence[Run], *, needed: bool) -> None:
-    """Logs of some clients cannot be counted: of a single run there is a table, and no more."""
-    for run in runs:
-        if run.sampled is not None:
-            why = sampled_log(run.path / EVENTS)
-            if needed:
-                raise RunError(why)
-            warn(f"no pictures: {why}")
+def _check_logs(runs: Sequence[ReadRun], *, all_needed: bool, page_alone: bool) -> None:
+    """Logs of some clients cannot be counted: of a single run there is a table, and no more.
+
+    Of one that was damaged there is a page: it shows what can be read, and where that ends.
+    """
+    for ledger in (run.ledger for run in runs if run.ledger.problem is not None):
+        if ledger.is_sampled and not all_needed:
+            warn(f"no pictures: {ledger.problem}")
+        elif not (ledger.is_damaged and page_alone):
+            raise RunError(ledger.problem)
+
+
+def _why_no_table(runs: Sequence[ReadRun], goal: Goal) -> str | None:
+    damage = next((run.ledger.problem for run in runs if run.ledger.problem), None)
+    return damage or (SAY_ONE if goal.target is None and len(runs) > 1 else None)
 
 
 def show_comparison(

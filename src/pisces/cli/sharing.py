@@ -68,6 +68,11 @@ class Wanted:
             raise ConfigError(f"--width goes with {', '.join(kinds[:-1])}: give one of them")
         return cls(html, given, names or (), width)
 
+    @property
+    def is_page(self) -> bool:
+        """Was a page asked for, and nothing else?"""
+        return self.html is not None and not self.places
+
     def __bool__(self) -> bool:
         return self.html is not None or bool(self.places)
 

@@ -6,7 +6,7 @@ import json
 import math
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -135,25 +135,28 @@ class Run:
         return self.protocol if self.seed is None else f"{self.protocol} (seed {self.seed})"
 
     @cached_property
+    def saved(self) -> dict[str, Any]:
+        """The summary as it was written when the run was over; empty where there is none."""
+        path = self.path / SUMMARY
+        try:
+            saved: dict[str, Any] = json.loads(read_file(path)) if path.exists() else {}
+            if not is_summary(saved):
+                raise ValueError("it is not what a run came to")
+            return saved
+        except (OSError, ValueError, RecursionError) as error:
+            raise RunError(
+                f"cannot read {path}: {error}; remove it to have it counted from {EVENTS} instead"
+            ) from error
+
+    @cached_property
     def summary(self) -> dict[str, Any]:
         """What the run came to: as it was saved, or counted from the events of an unfinished run.
 
         `wall_s` is known only for a finished run.
         """
-        path = self.path / SUMMARY
-        if not path.exists():
-            return {**self.tally().summary(), "wall_s": None}
-        try:
-            summary: dict[str, Any] = json.loads(read_file(path))
-            if not is_summary(summary):
-                raise ValueError("it is not what a run came to")
-        except (OSError, ValueError, RecursionError) as error:
-            raise RunError(
-                f"cannot read {path}: {error}; remove it to have it counted from {EVENTS} instead"
-            ) from error
-        if summary.keys() >= set(COUNTED):
-            return {"wall_s": None, **summary}
-        return {**self.tally().summary(), "wall_s": None, **summary}  # it is of an older version
+        if self.saved.keys() >= set(COUNTED):
+            return {"wall_s": None, **self.saved}
+        return {**asdict(self._counted()), "wall_s": None, **self.saved}  # older ones say less
 
     @cached_property
     def counts(self) -> Counts:
@@ -187,7 +190,10 @@ class Run:
 
     def told_at_its_end(self, key: str) -> Any:
         """What only its summary says; None where it says nothing, or there is none."""
-        return self.summary.get(key)
+        return self.saved.get(key)
+
+    def _counted(self) -> Counts:
+        return self.tally().counts()
 
     def tally(self) -> Tally:
         """Everything in the events, counted."""

@@ -34,7 +34,7 @@ def settings_of(runs: Sequence[Run]) -> list[Html]:
 def software(runs: Sequence[Run]) -> Iterator[Html]:
     """With what the runs were made, and from which seeds."""
     made = dict.fromkeys(
-        "; ".join(filter(None, (run.summary.get("made_with"), run.summary.get("trained_by"))))
+        "; ".join(filter(None, map(run.told_at_its_end, ("made_with", "trained_by"))))
         for run in runs
     )
     known = [words for words in made if words]

@@ -83,9 +83,8 @@ def chapters(runs: Sequence[ReadRun], rows: Sequence[Row] | None, goal: Goal) ->
         yield _costs(runs)
     else:
         yield from _several(runs, rows, goal)
-    as_saved = [run.ledger.run for run in runs]  # summaries say with what they were made
-    yield _written("settings", "Settings", settings_of(as_saved))
-    yield _written("again", "Make it again", [*software(as_saved), *make_again(as_saved)])
+    yield _written("settings", "Settings", settings_of(runs))
+    yield _written("again", "Make it again", [*software(runs), *make_again(runs)])
 
 
 def _several(runs: Sequence[ReadRun], rows: Sequence[Row] | None, asked: Goal) -> Iterator[Chapter]:
@@ -121,10 +120,7 @@ def _first_of_each(runs: Sequence[ReadRun]) -> list[ReadRun]:
 def _short(run: ReadRun, goal: Goal) -> Chapter:
     seen = overview(run.ledger)
     chapter = Chapter("summary", "In short")
-    if seen.problem:
-        chapter.say(
-            tag("p", f"The log could not be read to its end: {seen.problem}", class_="warning")
-        )
+    chapter.say(*_damage([run]))
     bound, clock = seen.staleness_bound, seen.clock
     told = about_run(run, goal, bound=bound, clock=clock)
     chapter.say(_bullets(told))
@@ -135,6 +131,7 @@ def _short(run: ReadRun, goal: Goal) -> Chapter:
 
 def _short_of_all(runs: Sequence[ReadRun], rows: Sequence[Row] | None, goal: Goal) -> Chapter:
     chapter = Chapter("summary", "In short")
+    chapter.say(*_damage(runs))
     found = differences_of_world(runs)
     if found is not None:
         run, keys = found
@@ -159,6 +156,14 @@ def _short_of_all(runs: Sequence[ReadRun], rows: Sequence[Row] | None, goal: Goa
     else:
         chapter.say(_bullets(about_comparison(rows, runs, goal, _bounds_of(runs))))
     return chapter
+
+
+def _damage(runs: Sequence[ReadRun]) -> Iterator[Html]:
+    """Which logs end before their end."""
+    for run in runs:
+        if why := run.ledger.problem:
+            which = "The log" if len(runs) == 1 else f"The log of {run.name}"
+            yield tag("p", f"{which} could not be read to its end: {why}", class_="warning")
 
 
 def _bounds_of(runs: Sequence[ReadRun]) -> dict[str, float]:

@@ -21,7 +21,6 @@ from pisces.report.chapters import Chapter, chapters, title_of
 from pisces.report.charts import LOOK, charts_script
 from pisces.report.compare import compare, in_order
 from pisces.report.goal import Goal
-from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
 from pisces.report.markup import Html, data_block, joined, tag
 
@@ -44,12 +43,13 @@ def page(runs: Sequence[Run], goal: Goal | None = None) -> str:
     """The page as text."""
     if not runs:
         raise RunError("there are no runs to tell of: give at least one run folder")
-    goal = Goal.of(runs) if goal is None else goal
-    goal.check(runs)
+    read = [_read(run) for run in runs]
+    goal = Goal.of(read) if goal is None else goal
+    goal.check(read)
     texts = (_plotly(), LOOK.read_text("utf-8"), _file("page.js"))
     scripts = [_Script.of(text) for text in texts]
-    read, rows = [ReadRun.of(Ledger.whole(run.path)) for run in runs], None
-    if goal.target is not None and len(runs) > 1:
+    rows = None
+    if goal.target is not None and len(read) > 1:
         rows = compare(read, goal.target, metric=goal.metric, reference=goal.reference)
         read = in_order(read, rows)
     parts = list(chapters(read, rows, goal))
@@ -73,6 +73,14 @@ def page(runs: Sequence[Run], goal: Goal | None = None) -> str:
         *(script.element for script in scripts),
     )
     return f'<!DOCTYPE html>\n<html lang="en">{tag("head", head)}{body}</html>\n'
+
+
+def _read(run: Run) -> ReadRun:
+    """The run as far as its log can be read: the page says where it ends."""
+    read = ReadRun.whole(run)
+    if read.ledger.problem is not None and not read.ledger.notes.num_lines:
+        raise RunError(read.ledger.problem)
+    return read
 
 
 def _contents(parts: Sequence[Chapter]) -> Iterator[Html]:

@@ -16,6 +16,7 @@ from pisces.record.reader import Run
 from pisces.report.compare import Row
 from pisces.report.estimate import MIN_BOOTSTRAP
 from pisces.report.goal import Goal
+from pisces.report.ledger.summary import notes_of
 
 LONGEST_NAME = 9  # of a protocol in a heading, for the table to fit into 80 columns
 LONGEST_PIECE = 18  # of a protocol's name that is broken
@@ -146,7 +147,7 @@ def _caption(rows: Sequence[Row]) -> str | None:
 
 
 def _facts(run: Run, goal: Goal) -> list[tuple[str, str]]:
-    s, trained_by = run.counts, run.summary.get("trained_by")
+    s, trained_by = run.counts, run.told_at_its_end("trained_by")
     facts = [
         ("ended", f"{s.reason or 'not finished'}, at {duration(s.at)}"),
         ("versions", _count(s.versions)),
@@ -162,7 +163,7 @@ def _facts(run: Run, goal: Goal) -> list[tuple[str, str]]:
     ]
     under_way = s.num_under_way
     if s.reason is None:
-        facts.insert(4, ("tasks under way", _count(under_way + _num_running(run))))
+        facts.insert(4, ("tasks under way", _count(under_way + notes_of(run).num_running)))
     else:  # then they were called off
         facts.insert(4, ("tasks under way at the end", _count(under_way)))
     facts += [
@@ -176,11 +177,6 @@ def _facts(run: Run, goal: Goal) -> list[tuple[str, str]]:
     if trained_by is not None:  # it is told at a run's end
         facts.append(("trained by", trained_by))
     return [*facts, ("wall time", duration(run.wall_s))]
-
-
-def _num_running(run: Run) -> int:
-    change = {"started": 1, "arrived": -1, "failed": -1, "left": -1}
-    return sum(change.get(line["kind"], 0) for line in run.events() if "task" in line)
 
 
 def _staleness(mean: float | None, largest: int | None) -> str:

@@ -22,7 +22,7 @@ from pisces.record.reader import Run
 from pisces.record.sound import is_line
 from pisces.report.ledger import Ledger, client_rows, overview
 from pisces.report.ledger.checks import USUAL, is_sound
-from pisces.report.ledger.summary import counted
+from pisces.report.ledger.summary import counted, involvement
 
 
 def told(ledger: Ledger) -> dict[str, Any]:
@@ -251,11 +251,11 @@ def test_it_counts_as_the_tally_does(
     ledger = ledger_of(tmp_path_factory.mktemp("run"), simulate(protocol, world), None)
     tally = Run(ledger.path).tally()
     assert counted(ledger) == tally.counts()
-    involvement = tally.involvement()
     rows = client_rows(ledger, num=100).rows
-    assert [row.client for row in rows] == involvement.clients.tolist()
-    assert [row.picks for row in rows] == involvement.num_started.tolist()
-    assert [row.num_examples for row in rows] == involvement.num_examples.tolist()
+    for part in (tally.involvement(), involvement(ledger.notes)):
+        assert [row.client for row in rows] == part.clients.tolist()
+        assert [row.picks for row in rows] == part.num_started.tolist()
+        assert [row.num_examples for row in rows] == part.num_examples.tolist()
 
 
 VALUES: list[Any] = [None, True, -1, 0, 3, 2**63, 10**400, 1.5, float("nan"), float("inf"), "x"]

@@ -19,6 +19,8 @@ from pisces.errors import RunError
 from pisces.record.follower import FileFollower, mark_of
 from pisces.record.lines import Line
 from pisces.record.reader import Run, damaged, sampled_log
+from pisces.record.sample import KIND
+from pisces.record.sound import decode
 from pisces.record.writer import CONFIG, EVENTS
 from pisces.report.arrays import Floats
 from pisces.report.ledger.checks import is_sound
@@ -26,7 +28,6 @@ from pisces.report.ledger.names import Names
 from pisces.report.ledger.notes import Notes
 
 LINES_AT_ONCE = 200  # parsed in one call, which costs half of what as many calls do
-SAMPLED = b'{"kind":"sampled"'  # the first line of a log that cannot be counted
 NO_DECISIONS = (
     "This log does not say why clients were picked: it was recorded without decisions, "
     "or by an older version."
@@ -50,7 +51,8 @@ class Ledger:
     `revision` grows whenever something new was read, reading began anew or came to a problem, and
     no two ledgers share one; `is_whole` says that all there was at the last look is in,
     `share_read` how much of it; `problem` why nothing more can be read, in words (what was read
-    stays). Whoever looks from several threads need not care: reading and all questions to it hold
+    stays); `is_sampled` that the log has the lines of some clients only, so that nothing can be
+    counted. Whoever looks from several threads need not care: reading and all questions to it hold
     `lock`.
     """
 
@@ -79,13 +81,9 @@ class Ledger:
         self.problem: str | None = None
         self.seen: deque[Seen] = deque(maxlen=SEEN_KEPT)
         self.follower = FileFollower(self.path / EVENTS)
+        self.is_sampled = False
         self._inode = 0
         self._damaged = b""
-
-    @property
-    def is_sampled(self) -> bool:
-        """Has the log the lines of some clients only, so that nothing can be counted?"""
-        return self._damaged.startswith(SAMPLED)
 
     @property
     def is_damaged(self) -> bool:
@@ -152,8 +150,8 @@ class Ledger:
             return
         self.is_whole = False
         while lines := self.follower.whole_lines(file):
-            if self.follower.position == 0 and lines[0].startswith(SAMPLED):
-                self._damaged = lines[0][:512]
+            if self.follower.position == 0 and _says_sampled(lines[0]):
+                self.is_sampled, self._damaged = True, lines[0][:512]
                 self._stumble(sampled_log(self.path / EVENTS))
                 break
             num = self._take_lines(lines)
@@ -181,7 +179,7 @@ class Ledger:
         if is_last and not line.endswith(b"}"):
             return  # it is being written, or the run was killed while it was
         self._damaged = line[:512] + b"\n" if len(line) < 512 else line[:512]
-        self._stumble(damaged(self.path / EVENTS, self.notes.num_lines + 1, line))
+        self._stumble(damaged(self.path / EVENTS, self.notes.num_lines + 1, self._damaged))
 
     def _recover(self) -> None:
         """The log can be opened; only a damaged line stays a problem until it is mended."""
@@ -244,6 +242,10 @@ class Ledger:
             return self.run.setting(table, key)
         except RunError:
             return None
+
+
+def _says_sampled(line: bytes) -> bool:
+    return b"sampled" in line and (decode(line) or {}).get("kind") == KIND
 
 
 def parsed(lines: list[bytes]) -> list[Line]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection
 from contextlib import suppress
@@ -13,11 +12,10 @@ import numpy as np
 
 from pisces.errors import RunError
 from pisces.record.reader import Run
-from pisces.record.sound import is_summary
-from pisces.record.summary import Counts, time_to_target
-from pisces.record.writer import SUMMARY, read_file
+from pisces.record.summary import Counts, Involvement, time_to_target
 from pisces.report.arrays import Floats
 from pisces.report.ledger.book import Ledger
+from pisces.report.ledger.notes import Notes
 from pisces.stop import best
 
 
@@ -55,6 +53,14 @@ def _counted(ledger: Ledger) -> Counts:
     )
 
 
+def involvement(notes: Notes) -> Involvement:
+    """Who took part how often, as a `Tally` has it."""
+    clients = notes.clients
+    joined = np.flatnonzero(clients["joined_line"] >= 0)
+    rows = joined[np.argsort(clients["client"][joined])]
+    return Involvement(*(clients[name][rows] for name in ("client", "num_examples", "picks")))
+
+
 def last_of(ledger: Ledger, metric: str) -> float | None:
     """The metric's last value, if it is a number."""
     _, values = ledger.curve(metric)
@@ -77,7 +83,7 @@ def reached_at(ledger: Ledger, target: float | None, metric: str) -> float | Non
 
 def is_target_known(ledger: Ledger) -> bool:
     """Is it known whether there is a target? Of a run made by a program its summary tells."""
-    return not _is_told_later(ledger) or "target" in _summary(ledger)
+    return not _is_told_later(ledger) or "target" in ReadRun.of(ledger).saved
 
 
 def _is_told_later(ledger: Ledger) -> bool:
@@ -89,20 +95,9 @@ def _is_told_later(ledger: Ledger) -> bool:
     return not config or ("made_in" in config and "stop" not in config)
 
 
-def _summary(ledger: Ledger) -> dict[str, Any]:
-    """What the run wrote when it was over; nothing while it goes on."""
-    if ledger.notes.reason is None:
-        return {}  # one that lies there is of before a resume
-    with suppress(OSError, ValueError, RecursionError):
-        told = json.loads(read_file(ledger.path / SUMMARY))
-        if is_summary(told):
-            return dict(told)
-    return {}
-
-
 @dataclass(frozen=True)
 class ReadRun(Run):
-    """A run whose log is read already: what comparisons ask is answered from its ledger."""
+    """A run whose log is read already: all but `events` and `tally` is answered from its ledger."""
 
     ledger: Ledger = field(compare=False, repr=False)
 
@@ -110,6 +105,17 @@ class ReadRun(Run):
     def of(cls, ledger: Ledger) -> ReadRun:
         """The run of this ledger."""
         return cls(ledger.path, ledger)
+
+    @classmethod
+    def whole(cls, run: Run) -> ReadRun:
+        """With all that its log tells, as far as it can be read; one that was read is as it is.
+
+        Where its config or its summary cannot be read, that is refused.
+        """
+        if isinstance(run, ReadRun):
+            return run
+        _ = run.config, run.saved
+        return cls.of(Ledger.whole(run.path))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -120,19 +126,32 @@ class ReadRun(Run):
             return {}
 
     @property
+    def saved(self) -> dict[str, Any]:
+        """Its summary, if that is of this end: one may lie there from before a resume."""
+        with self.ledger.lock:
+            if self.ledger.notes.reason is None:
+                return {}
+        with suppress(RunError):
+            return super().saved
+        return {}
+
+    @property
     def counts(self) -> Counts:
         """Counted from the ledger."""
         return counted(self.ledger)
+
+    def _counted(self) -> Counts:
+        return self.counts
 
     @property
     def metrics(self) -> Collection[str]:
         """By which it was evaluated so far."""
         return self.ledger.metrics
 
-    def told_at_its_end(self, key: str) -> Any:
-        """What its summary says, if that is of this end: one may lie there from before a resume."""
-        with self.ledger.lock:
-            return _summary(self.ledger).get(key)
+    @property
+    def sampled(self) -> float | None:
+        """Of what share of the clients the log tells; `None`: of all."""
+        return super().sampled if self.ledger.is_sampled else None
 
     def curve(self, metric: str = "accuracy") -> tuple[Floats, Floats]:
         """Instants and values of a metric; none where it was never evaluated."""
@@ -141,3 +160,23 @@ class ReadRun(Run):
     def time_to_target(self, target: float, metric: str = "accuracy") -> float | None:
         """When an evaluation first met the target; None if none did."""
         return reached_at(self.ledger, target, metric)
+
+
+def notes_of(run: Run) -> Notes:
+    """All that its log tells; refused where that cannot be read to its end, or not be counted."""
+    ledger = ReadRun.whole(run).ledger
+    if ledger.problem is not None:
+        raise RunError(ledger.problem)
+    return ledger.notes
+
+
+def read_once(run: Run) -> Run:
+    """The run with its log read, so that nothing it is asked reads it again; refused as above.
+
+    One whose log is sampled stays as it is: it has its metrics and its summary, and no more.
+    """
+    read = ReadRun.whole(run)
+    if read.ledger.is_sampled:
+        return read.ledger.run
+    notes_of(read)
+    return read

@@ -15,9 +15,9 @@ from pisces.record.reader import Run
 from pisces.report.arrays import Ints
 from pisces.report.compare import drawn_of, grouped
 from pisces.report.goal import SAY_ONE, Goal
-from pisces.report.ledger import Ledger
 from pisces.report.ledger.notes import Notes
 from pisces.report.ledger.rows import count_or_none
+from pisces.report.ledger.summary import involvement, notes_of, read_once
 from pisces.report.ledger.tables import OUTCOMES
 from pisces.report.printed import plots, portraits
 from pisces.report.printed.paper import SCREEN, Paper
@@ -27,7 +27,10 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True)
 class Material:
-    """The runs that are drawn, and what they are held against: see `drawn_of`."""
+    """The runs that are drawn, and what they are held against: see `drawn_of`.
+
+    Each log is read once, however many pictures are made of it.
+    """
 
     all_runs: Sequence[Run]
     asked: Goal
@@ -43,17 +46,18 @@ class Material:
         return self._drawn[1]
 
     @cached_property
-    def _drawn(self) -> tuple[Sequence[Run], Goal]:
-        return drawn_of(self.all_runs, self.asked)
+    def _read(self) -> Sequence[Run]:
+        return [read_once(run) for run in self.all_runs]
 
     @cached_property
+    def _drawn(self) -> tuple[Sequence[Run], Goal]:
+        return drawn_of(self._read, self.asked)
+
+    @property
     def notes(self) -> Notes:
         """All that the log of the only run tells."""
-        (run,) = self.all_runs
-        ledger = Ledger.whole(run.path)
-        if ledger.problem is not None:
-            raise RunError(ledger.problem)
-        return ledger.notes
+        (run,) = self._read
+        return notes_of(run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ def _staleness_columns(material: Material) -> Columns:
 
 
 def _involvement_columns(material: Material) -> Columns:
-    parts = [(run, run.tally().involvement()) for run in material.runs]
+    parts = [(run, involvement(notes_of(run))) for run in material.runs]
     rows = [
         (*_who(run), *row)
         for run, part in parts

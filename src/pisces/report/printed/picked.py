@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from pisces.record.reader import Run
+from pisces.report.ledger.summary import involvement, notes_of
 from pisces.report.printed.sheets import draw_dots
 from pisces.report.styles import Style
 
@@ -26,10 +27,9 @@ class Part:
 
     @classmethod
     def of(cls, run: Run) -> Part:
-        """Counted from its log."""
-        tally = run.tally()
-        part = tally.involvement()
-        distrusted = np.isin(part.clients, tally.counts().distrusted)
+        """From its log."""
+        part = involvement(notes_of(run))
+        distrusted = np.isin(part.clients, run.counts.distrusted)
         return cls(part.num_examples, part.num_started, distrusted)
 
 

@@ -22,6 +22,7 @@ from pisces.report.band import BAND, MIDDLE
 from pisces.report.compare import grouped
 from pisces.report.estimate import Ends, median_between, time_between
 from pisces.report.goal import Goal
+from pisces.report.ledger.summary import notes_of
 from pisces.report.printed.paper import SCREEN, Paper, literal
 from pisces.report.printed.picked import Part, are_alike, draw_picks
 from pisces.report.printed.sheets import (
@@ -229,8 +230,7 @@ def pooled_staleness(runs: Iterable[Run]) -> Counter[int]:
     """How many aggregated updates had which staleness."""
     pooled: Counter[int] = Counter()
     for run in runs:
-        for line in run.events("aggregated"):
-            pooled.update(line["staleness"])
+        pooled.update(notes_of(run).staleness)
     return pooled
 
 
