@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -111,7 +110,7 @@ def show_comparison(
     rows = _rows(runs, goal)
     pictures = _draw(in_order(runs, rows), goal, out)
     if as_json:
-        print_json({"rows": [asdict(row) for row in rows], **_named(pictures, files)})
+        print_json({"rows": [row.as_json() for row in rows], **_named(pictures, files)})
         return
     stdout.print(comparison_table(rows, goal, width=stdout.width))
     if not quiet:
