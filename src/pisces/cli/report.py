@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from pisces.cli.console import Json, print_json, stdout
-from pisces.cli.sharing import Csv, Figures, Html, Pdf, Png, Svg, Wanted, Width, warn, write
+from pisces.cli.console import Json, print_json, stdout, warn
+from pisces.cli.sharing import Csv, Figures, Html, Pdf, Png, Svg, Wanted, Width, write
 from pisces.errors import RunError
 from pisces.record.reader import Run, find_runs, sampled_log
 from pisces.record.writer import EVENTS
@@ -171,7 +171,7 @@ def _named(pictures: Sequence[str], files: Sequence[str]) -> dict[str, Sequence[
 def _name(pictures: Sequence[str], files: Sequence[str]) -> None:
     for what, paths in (("plot", pictures), ("file", files)):
         for path in paths:
-            stdout.print(f"{what}: {path}", soft_wrap=True, highlight=False, markup=False)
+            stdout.say(f"{what}: {path}")
 
 
 def _runs_in(folder: Path) -> list[Run]:
