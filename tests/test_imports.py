@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "seeds": set(),
     "words": set(),
     "policy": {"clients.view"},
+    "loopback": set(),
     "saving": set(),
     "stop": set(),
     "select": {"policy", "clients.view"},  # never each other
@@ -37,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "execute": {
         *("saving", "train.base", "train.shuffle", "record.journal", "record.segment"),
         *("record.lines", "record.summary"),
-        "clients.checks",
+        *("clients.checks", "loopback"),
     },
     "train": {"data", "models", "cluster.base"},
     "cluster": set(),
@@ -50,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Clusters are drawn as the run's judge saw them, which its own makers make.
     "report": {"quantities", "record", "stop", "judge.clusters", "protocols.judges", "settings"},
     "progress": {"quantities", "record.lines", "stop", "tables"},
-    "dashboard": {"record", "report"},
+    "dashboard": {"loopback", "record", "report"},
     "study": {"config", "tables", "explain", "policy", "quantities", "record", "report", "stop"},
     "tables": set(),
     "latencies": {"tables"},

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pisces.cli.console import complain, warn
 from pisces.progress.screen import Screen
 
 Pisces = Callable[..., Any]
@@ -58,6 +59,18 @@ def test_the_terminal_shows_and_does_not_obey(capsys: pytest.CaptureFixture[str]
     assert "a?[2Jb?c?d" in said
     assert said.endswith("f ü\x1b[0m\n")
     assert said.count("\x1b[31m") == said.count("\x1b[0m") == 2  # our own colours stay
+
+
+def test_a_line_is_said_as_it_is_and_in_one_piece(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    line = "[bold]runs[/bold]/:warning:/[/]" + "/deep" * 20 + " is\\"
+    Screen().say(line)
+    assert capsys.readouterr().out == f"{line}\n"
+    warn(line)
+    complain(line)
+    assert capsys.readouterr().err == f"{line}\nerror: {line}\n"
 
 
 @pytest.mark.parametrize("options", [(), ("--html", "page.html"), ("--csv", "numbers")])

@@ -21,7 +21,7 @@ pytest.importorskip("plotly")
 
 from pisces.dashboard import extra, files
 from pisces.dashboard import serving as at_door
-from pisces.dashboard.serving import Address, is_loopback
+from pisces.dashboard.serving import Address
 from pisces.errors import ConfigError, MissingPackageError
 from pisces.report import charts
 
@@ -101,6 +101,22 @@ def test_others_need_the_token(folder: Path) -> None:
     assert token not in rest, "it is said once"
 
 
+def needs_ipv6() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+
+
+@pytest.mark.parametrize("host", ["localhost", "[::1]", "::FFFF:127.0.0.1"])
+def test_this_machine_is_reached_under_the_name_that_is_told(folder: Path, host: str) -> None:
+    if ":" in host:
+        needs_ipv6()
+    with serving(folder, "--host", host) as server:
+        assert "token" not in server.link
+        assert b"Pisces" in get(server.link)
+
+
 def refused(*options: str, cwd: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "pisces.cli.main", "watch", *options],
@@ -150,11 +166,12 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ("host", "is_near"),
     [
         *(("127.0.0.1", True), ("localhost", True), ("::1", True), ("127.1.2.3", True)),
+        *(("::ffff:127.0.0.1", True), ("::ffff:10.0.0.1", False)),
         *(("0.0.0.0", False), ("::", False), ("192.168.0.7", False), ("localhost.evil", False)),
     ],
 )
 def test_who_can_reach_it(host: str, is_near: bool) -> None:
-    assert is_loopback(host) is is_near
+    assert Address(host, 80, None).is_near is is_near
     assert (at_door._token(host, None) is None) is is_near
 
 

@@ -47,7 +47,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A page for those who have the token, served in this process."""
     monkeypatch.setattr(serving, "WHOLE_S", 1.0)
     listening = serving._listen("127.0.0.1", 0)
-    server = serving._server(Guard(AtMost(much, 2), None, TOKEN))
+    server = serving._server(Guard(AtMost(much, 2), TOKEN, is_near=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield int(listening.getsockname()[1])

@@ -1,8 +1,9 @@
 """Times to target and paired speed-ups, worked out by hand."""
 
 import json
+import math
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from pisces.errors import RunError
 from pisces.record.lines import plain
 from pisces.record.reader import Run
 from pisces.record.summary import Tally
-from pisces.report.compare import BySeed, Result, by_protocol, compare, drawn_of, paired_speedup
+from pisces.report import compare as comparing
+from pisces.report.compare import BySeed, Result, Row, by_protocol, compare, drawn_of
+from pisces.report.estimate import Bound, Estimate
 from pisces.report.goal import Goal
 
 MakeRun = Callable[..., Run]
@@ -27,72 +30,75 @@ def results(*times: float | None, end: float = 100.0) -> dict[int | None, Result
     return {seed: result(time, end) for seed, time in enumerate(times)}
 
 
+def paired_speedup(of: BySeed, reference: BySeed) -> Estimate:
+    found = comparing.paired_speedup(of, reference)
+    assert found is not None
+    return found
+
+
+INF = math.inf
+
+
 def test_speedups_are_paired_by_seed() -> None:
     # Ratios 20/10, 90/30 and 40/40, that is 2, 3 and 1. The medians' ratio would be 40/30.
     speedup = paired_speedup(results(20.0, 90.0, 40.0), results(10.0, 30.0, 40.0))
-    assert speedup.median == 2.0
-    assert speedup.bound == ""
+    assert speedup.known == (2.0, "")
     assert (speedup.min, speedup.max) == (1.0, 3.0)
-    assert (speedup.low, speedup.high) == (None, None)
-    assert speedup.num_pairs == 3
+    assert not speedup.has_interval
+    assert speedup.num == 3
 
 
 @pytest.mark.parametrize(
     ("times", "reference", "expected"),
     [
         # The other never got there: at least 100/20.
-        ([None], [20.0], (5.0, ">=", 5.0, None)),
+        ([None], [20.0], (5.0, ">=", 5.0, INF)),
         # The reference never got there: at most 50/100.
-        ([50.0], [None], (0.5, "<=", None, 0.5)),
+        ([50.0], [None], (0.5, "<=", -INF, 0.5)),
         # Neither did: nothing is known.
-        ([None], [None], (None, "", None, None)),
+        ([None], [None], (None, "", -INF, INF)),
         # 2, 3 and at least 5: the median is 3 whatever the last one is.
-        ([20.0, 30.0, None], [10.0, 10.0, 20.0], (3.0, "", 2.0, None)),
+        ([20.0, 30.0, None], [10.0, 10.0, 20.0], (3.0, "", 2.0, INF)),
         # 8 and at least 5 and at least 10: between 8 and infinity.
-        ([80.0, None, None], [10.0, 20.0, 10.0], (8.0, ">=", 5.0, None)),
+        ([80.0, None, None], [10.0, 20.0, 10.0], (8.0, ">=", 5.0, INF)),
         # At most 0.2, at most 0.5, and 3: at most 0.5.
-        ([20.0, 50.0, 30.0], [None, None, 10.0], (0.5, "<=", None, 3.0)),
+        ([20.0, 50.0, 30.0], [None, None, 10.0], (0.5, "<=", -INF, 3.0)),
         # Unknown, 2 and 4: the median is 2 to 4, so at least 2.
-        ([None, 20.0, 40.0], [None, 10.0, 10.0], (2.0, ">=", None, None)),
+        ([None, 20.0, 40.0], [None, 10.0, 10.0], (2.0, ">=", -INF, INF)),
         # Both there from the start; the reference alone (over 0: not known); the other alone.
         ([0.0], [0.0], (1.0, "", 1.0, 1.0)),
-        ([10.0], [0.0], (None, "", None, None)),
-        ([0.0], [10.0], (0.0, "", None, 0.0)),
+        ([10.0], [0.0], (None, "", -INF, INF)),
+        ([0.0], [10.0], (0.0, "", -INF, 0.0)),
     ],
 )
 def test_what_is_known_when_targets_are_not_reached(
     times: list[float | None],
     reference: list[float | None],
-    expected: tuple[float | None, str, float | None, float | None],
+    expected: tuple[float | None, Bound, float, float],
 ) -> None:
     speedup = paired_speedup(results(*times), results(*reference))
-    assert (speedup.median, speedup.bound, speedup.min, speedup.max) == expected
+    assert (*speedup.known, speedup.min, speedup.max) == expected
 
 
 def test_a_median_between_two_known_ends_has_both() -> None:
     # Unknown, 2 and 4: the median is 2 to 4; then at most 0.2 and 3: between 1.5 and 1.6.
     speedup = paired_speedup(results(None, 20.0, 40.0), results(None, 10.0, 10.0))
-    assert (speedup.median, speedup.bound, speedup.most) == (2.0, ">=", 4.0)
+    assert (speedup.known, speedup.most) == ((2.0, ">="), 4.0)
     speedup = paired_speedup(results(20.0, 30.0), results(None, 10.0))
-    assert (speedup.median, speedup.bound, speedup.most) == (1.5, ">=", 1.6)
-    # An open end, or an exact median: nothing to add.
-    assert paired_speedup(results(None), results(20.0)).most is None
-    assert paired_speedup(results(50.0), results(None)).most is None
-    assert paired_speedup(results(20.0), results(10.0)).most is None
+    assert (speedup.known, speedup.most) == ((1.5, ">="), 1.6)
 
 
 def test_seeds_only_one_of_them_has_are_not_paired() -> None:
     others: BySeed = {1: result(20.0), 2: result(90.0)}
     reference: BySeed = {2: result(30.0), 3: result(1.0)}
-    assert paired_speedup(others, reference).median == 3.0
-    assert paired_speedup(others, reference).num_pairs == 1
-    assert paired_speedup(others, {4: result(1.0)}).num_pairs == 0
-    assert paired_speedup(others, {4: result(1.0)}).median is None
+    found = paired_speedup(others, reference)
+    assert (found.known, found.num) == ((3.0, ""), 1)
+    assert comparing.paired_speedup(others, {4: result(1.0)}) is None
 
 
 def test_the_interval_comes_with_five_seeds_and_is_always_the_same() -> None:
     speedup = paired_speedup(results(20.0, 22.0, 24.0, 26.0, 90.0), results(*[10.0] * 5))
-    assert speedup.median == 2.4
+    assert speedup.known == (2.4, "")
     assert (speedup.min, speedup.max) == (2.0, 9.0)
     # The median of 5 draws is the least value when at least 3 of 5 draws are it: chance
     # 10 (1/5)^3 (4/5)^2 + 5 (1/5)^4 (4/5) + (1/5)^5 = 5.8 %, above the 2.5 % cut off at each end.
@@ -104,16 +110,14 @@ def test_the_interval_comes_with_five_seeds_and_is_always_the_same() -> None:
 def test_the_interval_is_narrower_than_the_range_with_more_seeds() -> None:
     times = [10.0 + seed for seed in range(20)]
     speedup = paired_speedup(results(*times), results(*[10.0] * 20))
-    assert speedup.median == 1.95  # between 19/10 and 20/10
-    assert speedup.low is not None
-    assert speedup.high is not None
+    assert speedup.known == (1.95, "")  # between 19/10 and 20/10
     assert 1.0 < speedup.low < 1.95 < speedup.high < 2.9
 
 
 def test_the_interval_is_open_where_runs_never_got_there() -> None:
     speedup = paired_speedup(results(20.0, 30.0, None, None, None), results(*[10.0] * 5))
-    assert (speedup.median, speedup.bound) == (10.0, ">=")
-    assert (speedup.low, speedup.high) == (2.0, None)
+    assert speedup.known == (10.0, ">=")
+    assert (speedup.low, speedup.high) == (2.0, INF)
 
 
 TIMES = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=7)
@@ -130,19 +134,24 @@ def test_what_is_said_of_runs_cut_short_is_true_of_the_whole_ones(
         s: result(b if b <= reference_end else None, reference_end)
         for s, (_, b) in enumerate(times)
     }
-    speedup = paired_speedup(cut, reference)
-    if speedup.bound == ">=":
-        assert speedup.median is not None
-        assert truth >= speedup.median
-    elif speedup.bound == "<=":
-        assert speedup.median is not None
-        assert truth <= speedup.median
+    median, bound = paired_speedup(cut, reference).known
+    if bound == ">=":
+        assert median is not None
+        assert truth >= median
+    elif bound == "<=":
+        assert median is not None
+        assert truth <= median
     else:
-        assert speedup.median in (None, truth)
+        assert median in (None, truth)
 
 
 def aggregated(staleness: list[int]) -> dict[str, object]:
     return {"kind": "aggregated", "at": 1.0, "version": 7, "tasks": [], "staleness": staleness}
+
+
+def known(row: Row) -> tuple[float | None, Bound]:
+    assert row.speedup is not None
+    return row.speedup.known
 
 
 def test_rows(make_run: MakeRun) -> None:
@@ -158,8 +167,8 @@ def test_rows(make_run: MakeRun) -> None:
     assert [row.protocol for row in (pisces, fedbuff, oort)] == ["pisces", "fedbuff", "oort"]
     assert pisces.seeds == (1, 2)
     assert (pisces.reached, pisces.time_to_target_s) == (2, 22.5)
-    assert (pisces.speedup, pisces.num_pairs) == (None, 0)
-    assert fedbuff.speedup == 2.0  # 40/20 and 50/25
+    assert pisces.speedup is None
+    assert fedbuff.speedup == Estimate(2, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0)  # 40/20 and 50/25
     assert fedbuff.max_staleness == 9
     assert fedbuff.updates == 20.0
     assert fedbuff.versions == 7.0
@@ -167,7 +176,7 @@ def test_rows(make_run: MakeRun) -> None:
     # One of two got there: half is not a majority, so there is no median time.
     assert (oort.reached, oort.time_to_target_s) == (1, None)
     # 80/20 and at least 100/25.
-    assert (oort.speedup, oort.speedup_bound, oort.speedup_max) == (4.0, ">=", None)
+    assert oort.speedup == Estimate(2, 4.0, INF, 4.0, INF, 4.0, INF)
     assert oort.final == pytest.approx(0.8)  # 0.9 and 0.7
     assert oort.wall_s == 5.0
     assert oort.max_staleness is None
@@ -175,13 +184,12 @@ def test_rows(make_run: MakeRun) -> None:
 
 def test_the_fastest_is_the_reference_unless_one_is_named(make_run: MakeRun) -> None:
     runs = [make_run("slow", 1, {90.0: 0.9}), make_run("fast", 1, {10.0: 0.9})]
-    assert [(row.protocol, row.speedup) for row in compare(runs, 0.8)] == [
-        ("fast", None),
-        ("slow", 9.0),
-    ]
+    fast, slow = compare(runs, 0.8)
+    assert (fast.protocol, fast.speedup) == ("fast", None)
+    assert (slow.protocol, known(slow)) == ("slow", (9.0, ""))
     slow, fast = compare(runs, 0.8, reference="slow")
     assert slow.protocol == "slow"
-    assert fast.speedup == pytest.approx(10 / 90)
+    assert known(fast) == (pytest.approx(10 / 90), "")
 
 
 def test_the_fastest_of_the_others_comes_first(make_run: MakeRun) -> None:
@@ -215,7 +223,8 @@ def test_runs_cut_short_have_no_say(make_run: MakeRun, reason: str | None) -> No
     pisces, oort, fedavg = compare(runs, 0.8)
     assert (pisces.seeds, pisces.reached, pisces.num_cut_short) == ((1,), 1, 1)
     assert (pisces.time_to_target_s, pisces.final) == (20.0, 0.9)
-    assert (oort.speedup, oort.speedup_bound, oort.num_pairs, oort.num_cut_short) == (3, "", 1, 0)
+    assert oort.speedup == Estimate(1, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0)
+    assert oort.num_cut_short == 0
     # Nothing but such a run: it is the last one, whatever it had reached.
     assert (fedavg.seeds, fedavg.num_cut_short, fedavg.reached) == ((), 1, 0)
     assert (fedavg.time_to_target_s, fedavg.speedup, fedavg.final) == (None, None, None)
@@ -241,11 +250,34 @@ def test_lower_is_better_for_a_loss(make_run: MakeRun) -> None:
 
 
 def test_rows_as_json(make_run: MakeRun) -> None:
-    rows = compare([make_run("pisces", 3, {10.0: 0.9}), make_run("oort", 3, {})], 0.8)
-    pisces, oort = json.loads(json.dumps([plain(asdict(row)) for row in rows]))
-    assert pisces["seeds"] == [3]
-    assert pisces["time_to_target_s"] == 10.0
-    assert (oort["speedup"], oort["speedup_bound"], oort["speedup_max"]) == (10.0, ">=", None)
+    runs = [make_run("pisces", 3, {10.0: 0.9}), make_run("oort", 3, {})]
+    rows = compare([*runs, make_run("fedbuff", 4, {20.0: 0.9})], 0.8)
+    pisces, fedbuff, oort = json.loads(json.dumps([plain(row.as_json()) for row in rows]))
+    assert " ".join(oort) == (  # what others read: none of them may go
+        "protocol seeds reached time_to_target_s num_pairs speedup speedup_bound speedup_min "
+        "speedup_max speedup_low speedup_high versions updates max_staleness final wall_s "
+        "speedup_most num_cut_short"
+    )
+    assert (pisces["seeds"], pisces["time_to_target_s"]) == ([3], 10.0)
+    assert (oort["num_pairs"], oort["speedup"], oort["speedup_bound"]) == (1, 10.0, ">=")
+    assert (oort["speedup_min"], oort["speedup_max"], oort["speedup_most"]) == (10.0, None, None)
+    for row in (pisces, fedbuff):  # the reference, and one without a seed in common
+        told = {key: value for key, value in row.items() if "speedup" in key}
+        assert (row["num_pairs"], told.pop("speedup_bound")) == (0, "")
+        assert set(told.values()) == {None}
+
+
+def test_both_ends_of_a_median_are_in_the_json(make_run: MakeRun) -> None:
+    # 2 and 4, and one pair of which nothing is known: the median is 2 to 4.
+    times = {"pisces": (10.0, 10.0, None), "oort": (20.0, 40.0, None)}
+    runs = [
+        make_run(protocol, seed, {} if time is None else {time: 0.9})
+        for protocol, of in times.items()
+        for seed, time in enumerate(of)
+    ]
+    row = plain(compare(runs, 0.8)[1].as_json())
+    assert (row["speedup"], row["speedup_bound"], row["speedup_most"]) == (2.0, ">=", 4.0)
+    assert (row["speedup_min"], row["speedup_max"]) == (None, None)
 
 
 def test_errors_name_the_runs(make_run: MakeRun) -> None:
@@ -280,9 +312,8 @@ def test_runs_cut_short_are_drawn_only_where_there_are_no_others(make_run: MakeR
 def test_speedups_have_an_interval_where_there_are_pairs_enough(make_run: MakeRun) -> None:
     runs = [make_run("pisces", seed, {10.0: 0.9}) for seed in range(5)]
     runs += [make_run("oort", seed, {20.0 + seed: 0.9}) for seed in range(5)]
-    row = compare(runs, 0.8)[1]
-    assert row.has_interval
-    assert row.speedup_ends == (row.speedup_low, row.speedup_high)
-    few = compare([run for run in runs if run.seed in (0, 1)], 0.8)[1]
-    assert not few.has_interval
-    assert few.speedup_ends == (2.0, 2.1)
+    row = compare(runs, 0.8)[1].as_json()
+    assert (row["num_pairs"], row["speedup_low"], row["speedup_high"]) == (5, 2.0, 2.4)
+    few = compare([run for run in runs if run.seed in (0, 1)], 0.8)[1].as_json()
+    assert (few["speedup_low"], few["speedup_high"]) == (None, None)
+    assert (few["speedup_min"], few["speedup_max"]) == (2.0, 2.1)

@@ -11,8 +11,10 @@ from pisces.report.estimate import (
     Ends,
     Estimate,
     difference,
+    ends_in_words,
     estimate,
     in_words,
+    median_in_words,
     ratio,
     times,
 )
@@ -108,3 +110,35 @@ def test_anything_from_zero_up_tells_nothing_of_a_ratio() -> None:
     ends = ((0.0, INF), (0.1, INF), (0.0, 2.0), (0.29, 0.56))
     words = ["?", ">= 0.10x", "<= 2.00x", "0.29x to 0.56x"]
     assert [in_words(estimate([e]), times) for e in ends] == words
+
+
+@pytest.mark.parametrize(
+    ("ends", "median", "words"),
+    [
+        ([(1.5, 1.5)], (1.5, ""), "1.50x"),
+        ([(1.5, INF)], (1.5, ">="), "at least 1.50x"),
+        ([(0.0, 1.5)], (1.5, "<="), "at most 1.50x"),
+        ([(1.5, 1.7)], (1.5, ">="), "1.50x to 1.70x"),
+        ([(1.501, 1.503)], (1.501, ">="), "1.50x"),  # in these digits they are one
+        ([(0.0, INF)], (None, ""), "?"),
+        ([ANYTHING], (None, ""), "?"),
+        ([(INF, INF)], (None, ""), "?"),
+        ([(0.0, 0.0)], (0.0, ""), "0.00x"),  # known to be zero
+    ],
+)
+def test_of_a_ratio_that_may_be_zero_nothing_is_known(
+    ends: list[Ends], median: tuple[float | None, str], words: str
+) -> None:
+    found = estimate(ends)
+    assert found is not None
+    of_ratio = found.above_zero()
+    assert of_ratio.known == median
+    told = median_in_words(of_ratio, "{:.2f}x".format, at_least="at least", at_most="at most")
+    assert told == words
+
+
+def test_ends_that_are_not_known() -> None:
+    found = estimate([(0.0, 1.5), (2.0, 2.0), (3.0, INF)])
+    assert found is not None
+    assert ends_in_words(found.above_zero(), "{:.1f}".format) == ("?", "?")
+    assert ends_in_words(found, "{:.1f}".format) == ("0.0", "?")

@@ -1,5 +1,6 @@
 """Tables as they look on a terminal of 80 columns."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,22 +11,19 @@ from rich.table import Table
 from pisces.quantities import duration, in_bytes, percent
 from pisces.record.reader import Run
 from pisces.report.compare import Row
+from pisces.report.estimate import Estimate
 from pisces.report.goal import Goal
 from pisces.report.table import comparison_table, run_table
 
 AIM = Goal("accuracy", 0.84)
+THREE = Estimate(3, least=1.4, most=1.4, min=1.25, max=1.5, low=1.25, high=1.5)
+LATE = replace(THREE, most=math.inf, max=math.inf, high=math.inf)
 ROW = Row(
     protocol="pisces",
     seeds=(1, 2, 3),
     reached=3,
     time_to_target_s=440.0,
-    num_pairs=0,
     speedup=None,
-    speedup_bound="",
-    speedup_min=None,
-    speedup_max=None,
-    speedup_low=None,
-    speedup_high=None,
     versions=1433.0,
     updates=12345.0,
     max_staleness=20,
@@ -36,10 +34,7 @@ OTHER = replace(
     ROW,
     protocol="fedbuff",
     time_to_target_s=616.0,
-    num_pairs=3,
-    speedup=1.4,
-    speedup_min=1.25,
-    speedup_max=1.5,
+    speedup=THREE,
 )
 
 
@@ -56,8 +51,7 @@ def test_protocols_side_by_side() -> None:
         protocol="oort",
         reached=1,
         time_to_target_s=None,
-        speedup_bound=">=",
-        speedup_max=None,
+        speedup=LATE,
         max_staleness=None,
         final=None,
         wall_s=None,
@@ -110,8 +104,7 @@ def test_nothing_is_cut_off_at_80_columns() -> None:
         protocol="pisces-without-adaptive-pace",
         reached=0,
         time_to_target_s=None,
-        speedup_bound=">=",
-        speedup=12.25,
+        speedup=replace(LATE, least=12.25),
         versions=99999.0,
         updates=999999.0,
         max_staleness=12345,
@@ -123,7 +116,13 @@ def test_nothing_is_cut_off_at_80_columns() -> None:
     assert "…" not in text
     for cell in ("0.84", ">= 12.25x", "99,999", "999,999", "12,345", "34.3 h", "0 of 3"):
         assert cell in text
-    both = "\n".join(lines(comparison_table([ROW, replace(wide, speedup_most=20.5)], AIM)))
+    both = "\n".join(
+        lines(
+            comparison_table(
+                [ROW, replace(wide, speedup=replace(THREE, least=12.25, most=20.5))], AIM
+            )
+        )
+    )
     assert "12.25x to" in both  # the other end is below it
     assert "20.50x" in both
     # There is no room for the long name: it alone is broken, after a hyphen.
@@ -142,14 +141,15 @@ def test_a_long_name_stays_whole() -> None:
 @pytest.mark.parametrize(
     ("pairs", "caption"),
     [
-        ((0, 1), None),
-        ((0, 2), "smallest to largest"),
-        ((0, 5, 6), "95 % interval of the median"),
-        ((0, 5, 2), "95 % interval of the median, or smallest to largest of fewer than 5"),
+        ((1,), None),
+        ((2,), "smallest to largest"),
+        ((5, 6), "95 % interval of the median"),
+        ((5, 2), "95 % interval of the median, or smallest to largest of fewer than 5"),
     ],
 )
 def test_the_caption_says_what_the_spread_is(pairs: tuple[int, ...], caption: str | None) -> None:
-    table = comparison_table([replace(ROW, num_pairs=num) for num in pairs], AIM)
+    others = [replace(OTHER, speedup=replace(THREE, num=num)) for num in pairs]
+    table = comparison_table([ROW, *others], AIM)
     expected = None if caption is None else f"medians over seeds; below a speed-up: {caption}"
     assert table.caption == expected
 
@@ -160,11 +160,15 @@ def speedup_cell(row: Row) -> list[str]:
 
 
 def test_the_spread_below_a_speedup() -> None:
-    five = replace(OTHER, seeds=(1, 2, 3, 4, 5), num_pairs=5, speedup_low=1.3, speedup_high=1.45)
+    five = replace(OTHER, seeds=(1, 2, 3, 4, 5), speedup=replace(THREE, num=5, low=1.3, high=1.45))
     assert speedup_cell(five) == ["1.40x", "1.30-1.45"]
-    assert speedup_cell(replace(five, num_pairs=4)) == ["1.40x", "1.25-1.50", "4 of 5"]
-    assert speedup_cell(replace(OTHER, seeds=(1,), num_pairs=1)) == ["1.40x"]
-    assert speedup_cell(replace(OTHER, num_pairs=1)) == ["1.40x", "1 of 3"]
+    four = replace(five, speedup=replace(THREE, num=4))
+    assert speedup_cell(four) == ["1.40x", "1.25-1.50", "4 of 5"]
+    one = replace(OTHER, speedup=replace(THREE, num=1))
+    assert speedup_cell(replace(one, seeds=(1,))) == ["1.40x"]
+    assert speedup_cell(one) == ["1.40x", "1 of 3"]
+    unknown = replace(THREE, least=-math.inf, most=math.inf)
+    assert speedup_cell(replace(OTHER, speedup=unknown)) == ["-"]
     assert speedup_cell(replace(OTHER, speedup=None)) == ["-"]
 
 

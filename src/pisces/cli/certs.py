@@ -152,7 +152,7 @@ def list_(folder: Folder = CERTS, as_json: Json = False) -> None:
 
 
 def _say(text: str) -> None:
-    stdout.print(escape(text), soft_wrap=True, highlight=False)
+    stdout.say(text)
 
 
 def _told(folder: Path) -> str:

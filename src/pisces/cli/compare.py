@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from pisces import config
-from pisces.cli.console import Json, Quiet
+from pisces.cli.codes import INTERRUPTED
+from pisces.cli.console import Json, Quiet, stderr
 from pisces.cli.options import (
     Changes,
     ConfigFile,
@@ -28,7 +29,6 @@ from pisces.many.crew import run_all
 from pisces.many.jobs import Job, has_begun, jobs_of, misfits
 from pisces.many.left import left_in
 from pisces.many.where import made_where
-from pisces.progress import screen
 from pisces.progress.showing import Manner, manner_of
 from pisces.record.reader import Run
 from pisces.report.goal import Goal
@@ -99,7 +99,7 @@ def all_that_run(base: Config) -> list[str]:
     if len(refused) == len(all_names):
         raise next(iter(refused.values()))
     for name, why in refused.items():
-        screen.say(f"left out: {name}: {why}")
+        stderr.say(f"left out: {name}: {why}")
     return [name for name in all_names if name not in refused]
 
 
@@ -129,5 +129,5 @@ def run_and_show(
         text = f"interrupted: {num_done} of {len(jobs)} runs are done"
         if runs:
             text += f"; the same command with --out {folder} goes on"
-        screen.say(text)
-        raise typer.Exit(130)
+        stderr.say(text)
+        raise typer.Exit(INTERRUPTED)

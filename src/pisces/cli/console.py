@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.logging import RichHandler
+from rich.text import Text
 
 from pisces.progress import screen
 from pisces.record.lines import plain
@@ -23,6 +24,16 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Log all that happens, such as every aggregation.")
 ]
+
+
+def warn(text: str) -> None:
+    """A line, in yellow, of what the user may want to know."""
+    stderr.say(text, style="yellow")
+
+
+def complain(text: str) -> None:
+    """A line of what is wrong."""
+    stderr.print(Text.assemble(("error:", "bold red"), f" {text}"), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
-from pisces.cli.found import BUILT_IN, PUBLISHED, complain, listed, plain, progress, show
+from pisces.cli.console import Json, Quiet, complain, print_json, stderr, stdout
+from pisces.cli.found import BUILT_IN, PUBLISHED, listed, plain, progress, show
 from pisces.errors import DataError, MissingDataError, PiscesError
 from pisces.explain import known
 from pisces.quantities import in_bytes
@@ -94,7 +94,7 @@ def get(
             published = ready.get(name, where, origin, tell)
     said = f"{name}{' is ready' if there else ''}: {target}, {in_bytes(target.stat().st_size)}"
     said += PUBLISHED[published] + (_to_replace(name, origin, folder, published) if there else "")
-    stdout.print(escape(said), soft_wrap=True, highlight=False)
+    stdout.say(said)
     if folder is None:
         _say_what_comes_first(name, target)
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pisces.cli.console import stderr, stdout
+from pisces.cli.console import complain, stderr, stdout
 from pisces.errors import DataError, PiscesError
 from pisces.quantities import in_bytes
 
@@ -71,11 +71,6 @@ def show(places: dict[str, Place | DataError], results: dict[str, Checked | Pisc
     for result in results.values():
         if isinstance(result, PiscesError):
             complain(str(result))
-
-
-def complain(message: str) -> None:
-    """One line on stderr."""
-    stderr.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
 
 
 def _cells(result: Checked | PiscesError, size: str) -> tuple[str, ...]:

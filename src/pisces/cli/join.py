@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stdout
+from pisces.cli.codes import INTERRUPTED, TERMINATED
+from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
 from pisces.cli.joined import StatusLine
 from pisces.errors import ConfigError, DataError, PiscesError, RefusedError, Terminated
-from pisces.progress import screen
 from pisces.progress.showing import manner_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pisces")
 
-NOTHING_TRAINED, REFUSED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
+NOTHING_TRAINED, REFUSED = 1, 3
 
 
 def join(
@@ -194,7 +194,7 @@ def _carried_out(part: Callable[[Any], Outcome], status: StatusLine) -> Outcome:
 
 
 def _end(reason: str, code: int) -> NoReturn:
-    screen.say(reason)
+    stderr.say(reason)
     raise typer.Exit(code)
 
 
@@ -206,4 +206,4 @@ def _show(outcome: Outcome, status: StatusLine, as_json: bool) -> None:
         return
     failed = f", {outcome.num_failed} failed" if outcome.num_failed else ""
     trained = f"{outcome.num_tasks} tasks trained{failed}, {done} handed in, {held} held"
-    stdout.print(f"{outcome.reason}: {trained}", soft_wrap=True, highlight=False, markup=False)
+    stdout.say(f"{outcome.reason}: {trained}")

@@ -25,10 +25,10 @@ from contextlib import contextmanager, redirect_stdout
 from reprlib import repr as shortened
 from typing import NoReturn
 
+from pisces.cli.codes import INTERRUPTED
 from pisces.cli.output import Output
 from pisces.errors import PiscesError
 
-INTERRUPTED = 130
 NO_PATHS = (errno.ENAMETOOLONG, errno.ELOOP)  # whatever is asked of such a path
 
 
@@ -83,12 +83,10 @@ def _let_go_at_once() -> Iterator[None]:
 
 
 def _refuse(message: str) -> NoReturn:
-    from rich.markup import escape
-
-    from pisces.cli.console import stderr
+    from pisces.cli.console import complain
 
     for line in message.splitlines():
-        stderr.print(f"[bold red]error:[/] {escape(line)}", soft_wrap=True, highlight=False)
+        complain(line)
     sys.exit(2)
 
 

@@ -72,7 +72,7 @@ def replay(
         return
     _show(replays)
     if out is not None:
-        stdout.print(f"picture: {out}", soft_wrap=True, highlight=False, markup=False)
+        stdout.say(f"picture: {out}")
 
 
 def _show(replays: Sequence[Replayed]) -> None:

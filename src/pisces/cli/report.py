@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pisces.cli.console import Json, print_json, stdout
-from pisces.cli.sharing import Csv, Figures, Html, Pdf, Png, Svg, Wanted, Width, warn, write
+from pisces.cli.console import Json, print_json, stdout, warn
+from pisces.cli.sharing import Csv, Figures, Html, Pdf, Png, Svg, Wanted, Width, write
 from pisces.errors import RunError
 from pisces.record.reader import Run, find_runs
 from pisces.report.compare import Row, compare, drawn_of, in_order
@@ -121,7 +120,7 @@ def show_comparison(
     rows = _rows(runs, goal)
     pictures = _draw(in_order(runs, rows), goal, out)
     if as_json:
-        print_json({"rows": [asdict(row) for row in rows], **_named(pictures, files)})
+        print_json({"rows": [row.as_json() for row in rows], **_named(pictures, files)})
         return
     stdout.print(comparison_table(rows, goal, width=stdout.width))
     if not quiet:
@@ -182,7 +181,7 @@ def _named(pictures: Sequence[str], files: Sequence[str]) -> dict[str, Sequence[
 def _name(pictures: Sequence[str], files: Sequence[str]) -> None:
     for what, paths in (("plot", pictures), ("file", files)):
         for path in paths:
-            stdout.print(f"{what}: {path}", soft_wrap=True, highlight=False, markup=False)
+            stdout.say(f"{what}: {path}")
 
 
 def _runs_in(folder: Path) -> list[Run]:

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from pisces.cli.codes import INTERRUPTED
 from pisces.cli.compare import Jobs
-from pisces.cli.console import Json, Quiet, print_json, stderr, stdout
+from pisces.cli.console import Json, Quiet, print_json, stdout, warn
 from pisces.cli.listing import as_values, listing
 from pisces.cli.options import OnRay, names, numbers
 from pisces.cli.studies import Outcome, alone_in, alone_with, run, write_pages
@@ -112,7 +113,7 @@ def reproduce(
         print_json(_document(works, outcome, is_trial=smoke))
     _say(works, outcome, pages_only=pages_only, is_trial=smoke, only_warn=as_json)
     if outcome.interrupted:
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
     if outcome.failures or outcome.spoilt:
         raise typer.Exit(1)
     if outcome.skipped and not any(work.records for work in works):
@@ -216,17 +217,17 @@ def _say(
         page = work.pages / PAGE
         text = f"{work.name}: {found}" + (f" ({page})" if page.exists() else "")
         if not only_warn:
-            stdout.print(text, soft_wrap=True, highlight=False, markup=False)
+            stdout.say(text)
         for told in _left_out(work, pages_only):
-            _warn(f"{work.name}: {told}")
+            warn(f"{work.name}: {told}")
     for name, lack in outcome.skipped.items():
-        _warn(f"skipped {name}: {lack}")
+        warn(f"skipped {name}: {lack}")
     for name, damage in outcome.spoilt.items():
-        _warn(f"failed {name}: {damage}")
+        warn(f"failed {name}: {damage}")
     for failure in outcome.failures:
-        _warn(f"failed {failure.job.out}: {type(failure.error).__name__}: {failure.error}")
+        warn(f"failed {failure.job.out}: {type(failure.error).__name__}: {failure.error}")
     if outcome.interrupted:
-        _warn(f"interrupted: {outcome.num_runs} runs were finished and are kept")
+        warn(f"interrupted: {outcome.num_runs} runs were finished and are kept")
 
 
 def _left_out(work: Work, pages_only: bool) -> Iterator[str]:
@@ -247,7 +248,3 @@ def _left_out(work: Work, pages_only: bool) -> Iterator[str]:
 
 def _records(num: int) -> str:
     return f"{num} record" if num == 1 else f"{num} records"
-
-
-def _warn(text: str) -> None:
-    stderr.print(text, soft_wrap=True, highlight=False, markup=False, style="yellow")

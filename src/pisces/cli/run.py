@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from pisces import config
-from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stdout
+from pisces.cli.codes import INTERRUPTED, TERMINATED
+from pisces.cli.console import Json, Quiet, Verbose, print_json, set_up_logging, stderr, stdout
 from pisces.cli.options import Changes, ConfigFile, Out, Track, fresh_folder, tracked
 from pisces.errors import FinishedError, Terminated
 from pisces.progress import screen
@@ -25,9 +26,8 @@ from pisces.report.table import run_table
 if TYPE_CHECKING:
     from pisces.resuming import Job
 
-TERMINATED = 143
 EXIT_CODES = {
-    "interrupted": 130,
+    "interrupted": INTERRUPTED,
     "no clients left": 3,
     "nobody may be selected": 3,
     "no trusted clients left": 3,
@@ -83,7 +83,7 @@ def carry_out(job: Job, as_json: bool, quiet: bool) -> NoReturn:
             terminated = True
             screen.forget_if_closed()
         except FinishedError as error:  # nothing to do is no failure: who asks again may rely on it
-            screen.say(str(error))
+            stderr.say(str(error))
     require_summary(job.folder)
     corrupted = world.corrupted_clients(settings).tolist()
     summary = show(Run.open(job.folder), as_json, corrupted, f"pisces resume {job.folder}")
@@ -93,7 +93,7 @@ def carry_out(job: Job, as_json: bool, quiet: bool) -> NoReturn:
 def require_summary(folder: Path) -> None:
     """End here where a run was interrupted before it began: there is nothing to show."""
     if not (folder / SUMMARY).exists():
-        raise typer.Exit(EXIT_CODES["interrupted"])
+        raise typer.Exit(INTERRUPTED)
 
 
 def code_of(summary: Mapping[str, Any], *, terminated: bool) -> int:
@@ -111,7 +111,7 @@ def show(run: Run, as_json: bool, corrupted: Collection[int], again: str) -> dic
     if corrupted:
         stdout.print(_found(corrupted, summary["distrusted"]), highlight=False)
     more = f"; to go on: {again}" if summary["reason"] == "interrupted" else ""
-    stdout.print(f"written to {run.path}{more}", soft_wrap=True, highlight=False, markup=False)
+    stdout.say(f"written to {run.path}{more}")
     return summary
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pisces import config
-from pisces.cli.console import Json, Quiet, Verbose, set_up_logging
+from pisces.cli.console import Json, Quiet, Verbose, set_up_logging, stderr
 from pisces.cli.options import Changes, Out, Track, fresh_folder, tracked
 from pisces.cli.run import code_of, require_summary, show
 from pisces.errors import ConfigError, FinishedError, Terminated
@@ -116,7 +116,7 @@ def carry_out(job: Job, place: Place, *, emulate: bool, as_json: bool, quiet: bo
             terminated = True
             screen.forget_if_closed()
         except FinishedError as error:
-            screen.say(str(error))
+            stderr.say(str(error))
     require_summary(job.folder)
     summary = show(Run.open(job.folder), as_json, (), _again(job, place, emulate))
     raise typer.Exit(code_of(summary, terminated=terminated))
@@ -138,9 +138,9 @@ class ServerBoard(Board):
     def listens(self, host: Host) -> None:
         """From now on there is a server."""
         self.host = host
-        screen.say(f"listening on {host.address}")
+        stderr.say(f"listening on {host.address}")
         if host.metrics_at is not None:
-            screen.say(f"metrics at {host.metrics_at}")
+            stderr.say(f"metrics at {host.metrics_at}")
 
     def notes(self) -> Iterator[str]:
         """Who is there."""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pisces.cli.console import stderr
+from pisces.cli.console import warn
 from pisces.errors import ConfigError
 from pisces.record.reader import Run
 from pisces.report.goal import Goal
@@ -98,8 +98,3 @@ def write(wanted: Wanted, runs: Sequence[Run], goal: Goal) -> list[str]:
     for words in missing:
         warn(f"left out: {words}")
     return [str(path) for path in written]
-
-
-def warn(message: str) -> None:
-    """One line, in yellow, of what the user may want to know."""
-    stderr.print(message, soft_wrap=True, highlight=False, markup=False, style="yellow")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pisces.cli.codes import INTERRUPTED
 from pisces.cli.console import stderr, stdout
 from pisces.errors import RunError
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from pisces.dashboard.serving import Address
 
 RUNS = Path("runs")
-INTERRUPTED = 130
 
 
 def watch(
@@ -76,9 +76,7 @@ def _check(folder: Path, *, is_told: bool) -> None:
 def _tell(folder: Path, address: Address, *, is_to_open: bool) -> None:
     if not folder.is_dir():
         _say(f"{folder} is not there yet: check the name, or wait, and runs appear as they come")
-    stdout.print(
-        f"watching {folder}: {address.link}", soft_wrap=True, highlight=False, markup=False
-    )
+    stdout.say(f"watching {folder}: {address.link}")
     if not address.is_near:
         _say("others can reach it; whoever has this link sees the runs, and so does the network")
     _say("Ctrl-C ends it")
@@ -87,4 +85,4 @@ def _tell(folder: Path, address: Address, *, is_to_open: bool) -> None:
 
 
 def _say(text: str) -> None:
-    stderr.print(text, soft_wrap=True, highlight=False, markup=False, style="dim")
+    stderr.say(text, style="dim")

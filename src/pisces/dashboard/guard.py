@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
+from pisces.loopback import is_loopback
+
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -37,7 +39,6 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 TOKEN = "token"  # as the address has it
 NO_TOKEN = (
     "This page needs the whole link that `pisces watch` printed, with its token. "
@@ -50,14 +51,16 @@ BUSY = "Too many ask at once: try again.\n"
 class Guard:
     """Around the app: refuses what must not come in.
 
-    `hosts` are the names it may be asked for by (None: any, since a token is demanded); `cookie` is
-    where a browser keeps the token, named after the port because cookies do not know of ports.
+    Where only this machine can reach it, it is asked for by a name of this machine, however that is
+    spelt (a browser spells addresses its own way); elsewhere by any, since a token is demanded.
+    `cookie` is where a browser keeps the token, named after the port because cookies do not know of
+    ports.
     """
 
     app: App
-    hosts: frozenset[str] | None = LOOPBACK
     token: str | None = None
     cookie: str = "pisces-watch"
+    is_near: bool = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or say why not."""
@@ -72,7 +75,7 @@ class Guard:
             await say(guarded, *refusal)
 
     def _refusal(self, scope: Scope, is_first: bool) -> tuple[int, str] | None:
-        if self.hosts is not None and _name(_header(scope, b"host")) not in self.hosts:
+        if self.is_near and not is_loopback(_name(_header(scope, b"host"))):
             return 421, "Ask for the address that `pisces watch` printed.\n"
         if scope["method"] not in ("GET", "HEAD"):
             return 405, "Only GET and HEAD are answered here.\n"

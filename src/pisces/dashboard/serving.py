@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import math
 import secrets
 import socket
@@ -17,9 +16,10 @@ from urllib.parse import quote
 
 from pisces.dashboard.app import app
 from pisces.dashboard.extra import needed
-from pisces.dashboard.guard import LOOPBACK, TOKEN, AtMost, Guard
+from pisces.dashboard.guard import TOKEN, AtMost, Guard
 from pisces.dashboard.index import Index
 from pisces.errors import ConfigError, RunError
+from pisces.loopback import is_loopback
 
 with needed():
     import uvicorn
@@ -115,15 +115,16 @@ def watch(
     token: str | None,
 ) -> None:
     """Serve the page over the runs in `folder` until Ctrl-C; `tell` hears where it is."""
+    host = host.removeprefix("[").removesuffix("]")  # as links have an address
     token = _token(host, token)
     listening = _listen(host, port)
     address = Address(host, listening.getsockname()[1], token)
     index = Index(folder.resolve())
     guarded = Guard(
         AtMost(app(index, pack_files=not address.is_near), MAX_OPEN),
-        LOOPBACK | {_named(host)} if address.is_near else None,
         token,
         f"pisces-watch-{address.port}",
+        is_near=address.is_near,
     )
     index.start()
     try:
@@ -132,16 +133,6 @@ def watch(
     finally:
         index.stop()
         listening.close()
-
-
-def is_loopback(host: str) -> bool:
-    """Is that a name of this machine that others cannot reach?"""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _server(guarded: Guard) -> uvicorn.Server:

@@ -112,7 +112,7 @@ class Crew:
             screen.forget_if_closed()
         if busy and self.interrupted:
             runs = "the run" if len(busy) == 1 else f"the {len(busy)} runs"
-            screen.say(f"waiting for {runs} under way to end")
+            screen.stderr.say(f"waiting for {runs} under way to end")
         while busy:
             self._pool.interrupt()  # again and again: one that is being set up does not listen yet
             busy = wait(busy, REFRESH_S).not_done

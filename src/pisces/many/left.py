@@ -113,4 +113,4 @@ def _tell(left: Sequence[Job], num_jobs: int, folder: Path) -> None:
     text = f"going on in {folder}: {num_jobs - len(left)} of {num_jobs} runs are done"
     if again:
         text += f"; made again, for they were cut short: {', '.join(again)}"
-    screen.say(text)
+    screen.stderr.say(text)

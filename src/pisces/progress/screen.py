@@ -38,14 +38,13 @@ class Screen(Console):
             else:
                 yield segment._replace(text=plain_text(segment.text, but="\n\t"))
 
+    def say(self, text: str, *, style: str | None = None) -> None:
+        """A line for whoever sits there, as it is and in one piece."""
+        self.print(text, style=style, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
 
 stderr = Screen(stderr=True)
 OUTPUTS = (1, 2)  # as the system knows stdout and stderr
-
-
-def say(text: str) -> None:
-    """A line for whoever sits there, as it is."""
-    stderr.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def forget_if_closed() -> None:

@@ -14,22 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.record.summary import Counts
-from pisces.report.estimate import (
-    MIN_BOOTSTRAP,
-    Bound,
-    Ends,
-    Estimate,
-    estimate,
-    ratio,
-    time_between,
-)
+from pisces.report.estimate import ANYTHING, Ends, Estimate, estimate, ratio, time_between
 from pisces.report.goal import Goal
 from pisces.stop import gain, worst
 
@@ -44,58 +36,53 @@ class Row:
     Besides these there are `num_cut_short` runs that were interrupted or are not over; a protocol
     that has no others has no medians.
 
-    Speed-ups are the reference's over this protocol (time of this / time of the reference) on the
-    `num_pairs` seeds both have. `speedup_bound` says whether their median is exact or only bounded;
-    where it is bounded on both sides, `speedup_most` is the other end.
-    `speedup_min` and `speedup_max` are their range, `speedup_low` and `speedup_high` a bootstrap
-    95 % interval of the median (None with fewer than `MIN_BOOTSTRAP` pairs); there, None is also
-    an end that is not known. `time_to_target_s` is None when fewer than half reached the target.
+    The speed-up is the reference's over this protocol (time of this / time of the reference) on the
+    seeds both have; None where there are none. `time_to_target_s` is None when fewer than half
+    reached the target.
     """
 
     protocol: str
     seeds: tuple[int | None, ...]
     reached: int
     time_to_target_s: float | None
-    num_pairs: int
-    speedup: float | None
-    speedup_bound: Bound
-    speedup_min: float | None
-    speedup_max: float | None
-    speedup_low: float | None
-    speedup_high: float | None
+    speedup: Estimate | None
     versions: float | None
     updates: float | None
     max_staleness: int | None
     final: float | None
     wall_s: float | None
-    speedup_most: float | None = None
     num_cut_short: int = 0
 
     @property
-    def has_interval(self) -> bool:
-        """Are there enough pairs for an interval? Of fewer one can tell the range."""
-        return self.num_pairs >= MIN_BOOTSTRAP
+    def known_speedup(self) -> Estimate | None:
+        """The speed-up, if anything is known of its median."""
+        found = self.speedup
+        return None if found is None or found.known[0] is None else found
 
-    @property
-    def speedup_ends(self) -> tuple[float | None, float | None]:
-        """The interval of the median speed-up, or the range; None is an end that is not known."""
-        if self.has_interval:
-            return self.speedup_low, self.speedup_high
-        return self.speedup_min, self.speedup_max
-
-
-@dataclass(frozen=True, slots=True)
-class Speedup:
-    """Paired speed-ups summed up; see `Row`."""
-
-    num_pairs: int = 0
-    median: float | None = None
-    bound: Bound = ""
-    min: float | None = None
-    max: float | None = None
-    low: float | None = None
-    high: float | None = None
-    most: float | None = None
+    def as_json(self) -> dict[str, Any]:
+        """What `--json` prints, which makes null of what is not finite; its keys are public."""
+        found = self.speedup or Estimate(0, *ANYTHING, *ANYTHING, *ANYTHING)
+        median, bound = found.known
+        return {
+            "protocol": self.protocol,
+            "seeds": self.seeds,
+            "reached": self.reached,
+            "time_to_target_s": self.time_to_target_s,
+            "num_pairs": found.num,
+            "speedup": median,
+            "speedup_bound": bound,
+            "speedup_min": found.min,
+            "speedup_max": found.max,
+            "speedup_low": found.low if found.has_interval else None,
+            "speedup_high": found.high if found.has_interval else None,
+            "versions": self.versions,
+            "updates": self.updates,
+            "max_staleness": self.max_staleness,
+            "final": self.final,
+            "wall_s": self.wall_s,
+            "speedup_most": found.most if bound == ">=" else None,
+            "num_cut_short": self.num_cut_short,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +173,6 @@ def by_protocol(runs: Iterable[Run]) -> dict[str, dict[int | None, Run]]:
 
 
 def _row(protocol: str, results: BySeed, reference: BySeed, metric: str) -> Row:
-    speedup = Speedup() if results is reference else paired_speedup(results, reference)
     counts = [result.counts for result in results.values()]
     times = [result.time_s for result in results.values()]
     staleness = [c.max_staleness for c in counts if c.max_staleness is not None]
@@ -195,50 +181,27 @@ def _row(protocol: str, results: BySeed, reference: BySeed, metric: str) -> Row:
         seeds=tuple(results),
         reached=sum(time is not None for time in times),
         time_to_target_s=_median(times, unknown=math.inf),
-        num_pairs=speedup.num_pairs,
-        speedup=speedup.median,
-        speedup_bound=speedup.bound,
-        speedup_min=speedup.min,
-        speedup_max=speedup.max,
-        speedup_low=speedup.low,
-        speedup_high=speedup.high,
+        speedup=None if results is reference else paired_speedup(results, reference),
         versions=_median([c.versions for c in counts], unknown=math.inf),
         updates=_median([c.num_updates for c in counts], unknown=math.inf),
         max_staleness=max(staleness, default=None),
         # A run without a value counts, too: leaving it out would flatter its protocol.
         final=_median([c.final.get(metric) for c in counts], unknown=worst(metric)),
         wall_s=_median([result.wall_s for result in results.values()], unknown=math.inf),
-        speedup_most=speedup.most,
     )
 
 
-def paired_speedup(results: BySeed, reference: BySeed) -> Speedup:
+def paired_speedup(results: BySeed, reference: BySeed) -> Estimate | None:
     """How much faster the reference met the target, over the seeds both have."""
     shared = [(results[s], reference[s]) for s in results if s in reference]
     found = estimate([ratio(a.between, b.between) for a, b in shared])
-    return Speedup() if found is None else _told(found)
-
-
-def _told(found: Estimate) -> Speedup:
-    """What is not known is None: a ratio may be anything from 0 up."""
-    median, bound = found.known
-    if (median, bound) == (0, ">="):
-        median, bound = None, ""
-    return Speedup(
-        num_pairs=found.num,
-        median=median,
-        bound=bound,
-        min=_positive(found.min),
-        max=_finite(found.max),
-        low=_positive(found.low) if found.has_interval else None,
-        high=_finite(found.high) if found.has_interval else None,
-        most=_finite(found.most) if bound == ">=" else None,
-    )
+    return None if found is None else found.above_zero()
 
 
 def _median(values: Iterable[float | None], unknown: float) -> float | None:
     known = [unknown if value is None else value for value in values]
-    return _finite(float(np.median(known))) if known else None
+    middle = float(np.median(known)) if known else math.inf
+    return middle if math.isfinite(middle) else None
 
 
 def _standing(results: BySeed) -> tuple[float, float]:
@@ -252,11 +215,3 @@ def _place(row: Row, metric: str) -> tuple[float, float, float]:
     time = math.inf if row.time_to_target_s is None else row.time_to_target_s
     final = worst(metric) if row.final is None else row.final
     return time, -row.reached, -gain(final, metric)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _positive(value: float) -> float | None:
-    return float(value) if value > 0 else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -50,13 +50,19 @@ class Estimate:
     @property
     def known(self) -> tuple[float | None, Bound]:
         """The median, or what bounds it; None where there is no number."""
-        if self.least == self.most:
-            return (self.least if math.isfinite(self.least) else None), ""
-        if (self.least, self.most) == ANYTHING:
-            return None, ""
-        if self.most == math.inf or self.least > 0:
-            return self.least, ">="
-        return self.most, "<="
+        least, most = (end if math.isfinite(end) else None for end in (self.least, self.most))
+        if least == most:
+            return least, ""
+        return (most, "<=") if least is None else (least, ">=")
+
+    def above_zero(self) -> Estimate:
+        """The same of a ratio, of which nothing is known where it may be zero, but need not be."""
+
+        def known(end: float) -> float:
+            return end if end > 0 else -math.inf
+
+        least = self.least if self.least == self.most else known(self.least)
+        return replace(self, least=least, min=known(self.min), low=known(self.low))
 
 
 def estimate(values: Sequence[Ends]) -> Estimate | None:
@@ -132,21 +138,32 @@ def in_words(found: Estimate | None, text: Callable[[float], str]) -> str:
     """`1.5x (1.3x to 1.7x)`; a median that is only bounded is marked as such."""
     if found is None:
         return UNKNOWN
-
-    def told(end: float) -> str:
-        return text(end) if math.isfinite(end) else "?"
-
-    middle = _between(told(found.least), told(found.most))
+    middle, (low, high) = median_in_words(found, text), ends_in_words(found, text)
     if found.num == 1 or middle == "?":
         return middle
-    low, high = told(found.low), told(found.high)
     return middle if low == high == middle else f"{middle} ({low} to {high})"
 
 
-def _between(least: str, most: str) -> str:
-    """What is known of a median between these two, either of which may be unknown."""
+def median_in_words(
+    found: Estimate,
+    text: Callable[[float], str],
+    *,
+    at_least: str = ">=",
+    at_most: str = "<=",
+) -> str:
+    """`1.5x`, `1.5x to 1.7x` or `>= 1.5x`: what is known of the median."""
+    least, most = _told(found.least, text), _told(found.most, text)
     if least == most:
         return least
     if most == "?":
-        return f">= {least}"
-    return f"<= {most}" if least == "?" else f"{least} to {most}"
+        return f"{at_least} {least}"
+    return f"{at_most} {most}" if least == "?" else f"{least} to {most}"
+
+
+def ends_in_words(found: Estimate, text: Callable[[float], str]) -> tuple[str, str]:
+    """Between what it is spread; `?` is an end that is not known."""
+    return _told(found.low, text), _told(found.high, text)
+
+
+def _told(end: float, text: Callable[[float], str]) -> str:
+    return text(end) if math.isfinite(end) else "?"

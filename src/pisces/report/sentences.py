@@ -8,6 +8,7 @@ from pisces.quantities import begun, duration, how_many, listed, told
 from pisces.record.reader import Run
 from pisces.record.summary import Counts
 from pisces.report.compare import Row
+from pisces.report.estimate import Estimate, ends_in_words, median_in_words
 from pisces.report.goal import Goal
 from pisces.report.worlds import harm_in, manners, what_was_learnt
 
@@ -64,8 +65,9 @@ def about_comparison(
         yield from (
             manners(row, runs, (bounds or {}).get(row.protocol)) for row in rows if row.seeds
         )
-    yield from (_speedup(rows[0].protocol, row) for row in rows[1:] if row.speedup is not None)
-    yield from (_unknown(rows[0].protocol, row) for row in rows[1:] if row.speedup is None)
+    first, known = rows[0].protocol, [(row, row.known_speedup) for row in rows[1:]]
+    yield from (_speedup(first, row.protocol, found) for row, found in known if found is not None)
+    yield from (_unknown(first, row) for row, found in known if found is None)
     cut = [(row.protocol, row.num_cut_short) for row in rows if row.num_cut_short]
     if cut:
         of = listed([f"{num} of {name}" for name, num in cut])
@@ -199,39 +201,33 @@ def _reached(row: Row, aim: Goal) -> str:
     return f"{row.protocol} reached {goal} in {row.reached:,} of {num:,} runs{by}."
 
 
-def _speedup(reference: str, row: Row) -> str:
-    assert row.speedup is not None
-    how = {"": "", ">=": "at least ", "<=": "at most "}[row.speedup_bound]
-    median = f"{how}{row.speedup:.2f}"
-    if row.speedup_most is not None:
-        median = f"{row.speedup:.2f} to {row.speedup_most:.2f}"
-    text = f"{reference} was {median} times as fast as {row.protocol}"
-    if row.num_pairs == 1:
+def _speedup(reference: str, other: str, found: Estimate) -> str:
+    median = median_in_words(found, "{:.2f}".format, at_least="at least", at_most="at most")
+    text = f"{reference} was {median} times as fast as {other}"
+    if found.num == 1:
         return f"{text}, in one pair of runs: that may be chance."
-    ends = _ends(*row.speedup_ends)
-    spread = f"{ends} in {row.num_pairs} pairs, too few for an interval"
-    if row.has_interval:
-        spread = f"95 % interval {ends}, {row.num_pairs} pairs"
-    return f"{text} ({spread}){_verdict(*row.speedup_ends)}."
+    ends = _ends(*ends_in_words(found, "{:.2f}".format))
+    spread = f"{ends} in {found.num} pairs, too few for an interval"
+    if found.has_interval:
+        spread = f"95 % interval {ends}, {found.num} pairs"
+    return f"{text} ({spread}){_verdict(found)}."
 
 
-def _ends(low: float | None, high: float | None) -> str:
-    if low is None:
-        return "of unknown ends" if high is None else f"up to {high:.2f}"
-    return f"{low:.2f} and up" if high is None else f"{low:.2f} to {high:.2f}"
+def _ends(low: str, high: str) -> str:
+    if low == "?":
+        return "of unknown ends" if high == "?" else f"up to {high}"
+    return f"{low} and up" if high == "?" else f"{low} to {high}"
 
 
-def _verdict(low: float | None, high: float | None) -> str:
+def _verdict(found: Estimate) -> str:
     """Whether the difference may be chance: where the interval holds 1, or has no lower end."""
-    if low is not None and low > 1:
+    if found.low > 1:
         return ""
-    if high is not None and high < 1:
-        return ": it was slower"
-    return ": that may be chance"
+    return ": it was slower" if found.high < 1 else ": that may be chance"
 
 
 def _unknown(reference: str, row: Row) -> str:
-    if not row.num_pairs:
+    if row.speedup is None:
         return f"{reference} and {row.protocol} have no finished seed in common: no speed-up."
     return f"How much faster {reference} was than {row.protocol} cannot be told: neither got there."
 

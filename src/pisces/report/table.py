@@ -14,7 +14,7 @@ from rich.table import Table
 from pisces.quantities import UNKNOWN, digits, duration
 from pisces.record.reader import Run
 from pisces.report.compare import Row
-from pisces.report.estimate import MIN_BOOTSTRAP
+from pisces.report.estimate import MIN_BOOTSTRAP, Estimate, ends_in_words, median_in_words
 from pisces.report.goal import Goal
 from pisces.report.ledger.summary import notes_of
 
@@ -85,20 +85,19 @@ def run_table(run: Run, goal: Goal) -> Table:
 
 def speedup_text(row: Row) -> str:
     """The median speed-up with its mark, and below it what it is spread over."""
-    if row.speedup is None:
+    found = row.known_speedup
+    if found is None:
         return UNKNOWN
-    if row.speedup_most is not None:
-        return f"{row.speedup:.2f}x to\n{row.speedup_most:.2f}x" + _spread(row)
-    return f"{row.speedup_bound} {row.speedup:.2f}x".strip() + _spread(row)
+    median = median_in_words(found, "{:.2f}x".format).replace(" to ", " to\n")
+    return median + _spread(found, len(row.seeds))
 
 
-def _spread(row: Row) -> str:
+def _spread(found: Estimate, num_seeds: int) -> str:
     """The interval where there is one, else the range; then how many were paired, if not all."""
-    pairs = "" if row.num_pairs == len(row.seeds) else f"\n{row.num_pairs} of {len(row.seeds)}"
-    if row.num_pairs < 2:
+    pairs = "" if found.num == num_seeds else f"\n{found.num} of {num_seeds}"
+    if found.num < 2:
         return pairs
-    ends = ("?" if end is None else f"{end:.2f}" for end in row.speedup_ends)
-    return "\n" + "-".join(ends) + pairs
+    return "\n" + "-".join(ends_in_words(found, "{:.2f}".format)) + pairs
 
 
 def time_text(row: Row) -> str:
@@ -133,7 +132,7 @@ def _cells(row: Row, *, is_reference: bool) -> tuple[str, ...]:
 
 def _caption(rows: Sequence[Row]) -> str | None:
     """How to read the second line of a speed-up."""
-    pairs = [row.num_pairs for row in rows if row.num_pairs > 1]
+    pairs = [row.speedup.num for row in rows if row.speedup is not None and row.speedup.num > 1]
     if not pairs:
         return None
     range_text, interval_text = "smallest to largest", "95 % interval of the median"

@@ -32,7 +32,6 @@ from pisces.execute.network.trust.tls import (
     Peer,
     Revoked,
     channel_credentials,
-    is_loopback,
     peer_name,
     server_credentials,
 )
@@ -222,21 +221,6 @@ def test_any_byte_may_be_another(byte: int) -> None:
         text = b"-----BEGIN CERTIFICATE-----\n" + der + b"-----END CERTIFICATE-----\n"
         found = peer_name(shown(text))
         assert found is None or is_name(found.name)
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]"])
-def test_what_stays_on_this_machine(host: str) -> None:
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize(
-    "host",
-    ["", "0.0.0.0", "::", "10.0.0.1", "localhost.example.org", "127.0.0.1.example.org", "*", "128"],
-)
-def test_what_may_leave_it(host: str) -> None:
-    assert not is_loopback(host)
-    assert is_loopback("::ffff:127.0.0.1")
-    assert not is_loopback("::ffff:10.0.0.1")
 
 
 # --- who is revoked -------------------------------------------------------------------------------

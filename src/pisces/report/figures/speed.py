@@ -8,8 +8,15 @@ from typing import Any
 
 from pisces.errors import RunError
 from pisces.quantities import counted, duration, told
-from pisces.report.compare import Row, compare, grouped
-from pisces.report.estimate import Ends, median_between, time_between
+from pisces.report.compare import compare, grouped
+from pisces.report.estimate import (
+    Ends,
+    Estimate,
+    ends_in_words,
+    median_between,
+    median_in_words,
+    time_between,
+)
 from pisces.report.figures.comparison import compared, looks_of
 from pisces.report.figures.figure import Figure, Trace, label, layout_of, nothing
 from pisces.report.goal import Goal
@@ -131,25 +138,29 @@ def compare_speedups(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
             rows = compare(found.runs, goal.needed, metric=goal.metric, reference=goal.reference)
         except RunError as error:
             return nothing(title, f"{error}.")
-    others = [row for row in rows[1:] if row.speedup is not None]
+    others = {row.protocol: row.known_speedup for row in rows[1:]}
+    speedups = {protocol: found for protocol, found in others.items() if found is not None}
     first = rows[0].protocol
-    if not others:
+    if not speedups:
         why = "is not known yet: it takes two protocols with a run that is over, of the same seed."
         return nothing(title, f"How much faster {first} is {why}")
     looks = looks_of([row.protocol for row in rows])
-    traces = [_speedup_trace(place, row, looks) for place, row in enumerate(others)]
-    layout = layout_of(name, f"speed-up of {first} (1: none)", "", height=_height(len(others)))
-    layout["yaxis"] |= _category([row.protocol for row in others])
+    traces = [
+        _speedup_trace(place, found, looks[protocol][0])
+        for place, (protocol, found) in enumerate(speedups.items())
+    ]
+    layout = layout_of(name, f"speed-up of {first} (1: none)", "", height=_height(len(speedups)))
+    layout["yaxis"] |= _category(list(speedups))
     layout["xaxis"]["rangemode"] = "tozero"
     line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1}
     layout["shapes"] = [{**line, "line": {"color": GREY, "width": 1.5, "dash": "dash"}}]
-    words = "; ".join(_speedup_words(first, row) for row in others) + "."
-    return Figure(title, words, traces, layout)
+    words = [f"{first} over {other}: {_speedup_text(found)}" for other, found in speedups.items()]
+    return Figure(title, "; ".join(words) + ".", traces, layout)
 
 
-def _speedup_trace(place: int, row: Row, looks: Mapping[str, tuple[str, str]]) -> Trace:
-    low, high = row.speedup_ends
-    middle = row.speedup or 0.0
+def _speedup_trace(place: int, found: Estimate, colour: str) -> Trace:
+    known, bound = found.known
+    middle = known or 0.0
     return {
         "type": "scatter",
         "mode": "markers",
@@ -158,32 +169,29 @@ def _speedup_trace(place: int, row: Row, looks: Mapping[str, tuple[str, str]]) -
         "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": [max(0.0, (middle if high is None else high) - middle)],
-            "arrayminus": [max(0.0, middle - (middle if low is None else low))],
+            "array": [_arm(found.high - middle)],
+            "arrayminus": [_arm(middle - found.low)],
             "thickness": 2,
             "width": 6,
         },
         "marker": {
-            "color": looks[row.protocol][0],
+            "color": colour,
             "size": 11,
-            "symbol": {"": "circle", ">=": "triangle-right", "<=": "triangle-left"}[
-                row.speedup_bound
-            ],
+            "symbol": {"": "circle", ">=": "triangle-right", "<=": "triangle-left"}[bound],
         },
-        "hovertemplate": f"{label(_speedup_text(row))}<extra></extra>",
+        "hovertemplate": f"{label(_speedup_text(found))}<extra></extra>",
         "showlegend": False,
     }
 
 
-def _speedup_text(row: Row) -> str:
-    text = f"{row.speedup_bound} {row.speedup:.2f}x".strip()
-    if row.speedup_most is not None:
-        text = f"{row.speedup:.2f}x to {row.speedup_most:.2f}x"
-    if row.num_pairs > 1:
-        ends = " to ".join("?" if end is None else f"{end:.2f}x" for end in row.speedup_ends)
-        text += f", {'95 % interval' if row.has_interval else 'range'} {ends}"
-    return f"{text}, {counted(row.num_pairs, 'pair')}"
+def _arm(length: float) -> float:
+    """How far an error bar reaches: nowhere, where its end is not known."""
+    return max(0.0, length) if math.isfinite(length) else 0.0
 
 
-def _speedup_words(first: str, row: Row) -> str:
-    return f"{first} over {row.protocol}: {_speedup_text(row)}"
+def _speedup_text(found: Estimate) -> str:
+    text = median_in_words(found, "{:.2f}x".format)
+    if found.num > 1:
+        ends = " to ".join(ends_in_words(found, "{:.2f}x".format))
+        text += f", {'95 % interval' if found.has_interval else 'range'} {ends}"
+    return f"{text}, {counted(found.num, 'pair')}"

@@ -14,7 +14,8 @@ from pisces.execute.network.client.connection import Dial, dial
 from pisces.execute.network.client.holding import Holding, default_folder
 from pisces.execute.network.messages import Hello
 from pisces.execute.network.trust.names import NAME_RULE, is_name
-from pisces.execute.network.trust.tls import Identity, channel_credentials, is_loopback
+from pisces.execute.network.trust.tls import Identity, channel_credentials
+from pisces.loopback import is_loopback
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,8 @@ from pisces.errors import ConfigError
 from pisces.execute.network.messages import Hello
 from pisces.execute.network.server.endings import EXPIRED, REVOKED, Ending, TurnedAwayError
 from pisces.execute.network.trust.names import NAME_RULE, is_name
-from pisces.execute.network.trust.tls import (
-    Identity,
-    Peer,
-    Revoked,
-    is_loopback,
-    peer_name,
-    server_credentials,
-)
+from pisces.execute.network.trust.tls import Identity, Peer, Revoked, peer_name, server_credentials
+from pisces.loopback import is_loopback
 
 
 class Door(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -166,18 +165,6 @@ def peer_name(auth_context: Mapping[str, Iterable[bytes]]) -> Peer | None:
     except MISFITS:
         return None
     return peer if is_good else None
-
-
-def is_loopback(host: str) -> bool:
-    """Does nothing leave this machine that goes there?"""
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
 
 
 class Revoked:
