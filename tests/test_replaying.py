@@ -23,12 +23,14 @@ from pisces.names import PROTOCOLS
 from pisces.pace.fedbuff import Buffered
 from pisces.pace.papaya import Papaya
 from pisces.pace.pisces import Adaptive
+from pisces.pace.port import Port
 from pisces.pace.timed import Timed
 from pisces.policy import Release
 from pisces.record.reader import Run
 from pisces.replaying import paces, replay, replay_all, words
 from pisces.replaying.loop import Rules
 from pisces.stop import Stop
+from pisces.types import Plan
 
 WORLDS = {
     "quiet": World(),
@@ -41,6 +43,7 @@ WORLDS = {
         availability=Late(Diurnal(16.0, 0.5, 2), 10.0, 0.5, 2), odd_every=3, credits=2
     ),
 }
+MANY_STEPS = Plan(epochs=50, batch_size=1)  # so that some are done whenever one is asked
 CONFIG = """
 protocol = "fedbuff"
 [clients]
@@ -94,8 +97,22 @@ def test_so_it_is_in_any_world(world: World, protocol: str) -> None:
 def test_so_are_paces_that_call_off_pull_or_refuse(
     protocol: str, options: dict[str, object]
 ) -> None:
-    world = World(jitter=0.3, deadline_s=20.0, stop=Stop(time_s=80.0))
+    world = World(jitter=0.3, deadline_s=20.0, plan=MANY_STEPS, stop=Stop(time_s=80.0))
     assert_as_recorded(simulate(protocol, world, **options), protocol, world, **options)
+
+
+@pytest.mark.parametrize("tick_s", [0.3, 0.7, 1.0])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_so_are_clients_that_answer_at_the_tick_at_which_they_are_asked(
+    tick_s: float, seed: int
+) -> None:
+    options = {"buffer_size": 2, "staleness_bound": 1}
+    stop = Stop(time_s=80.0)
+    world = World(jitter=0.3, deadline_s=20.0, tick_s=tick_s, plan=MANY_STEPS, seed=seed, stop=stop)
+    lines = simulate("port", world, **options)
+    in_time = [math.remainder(line["at"], tick_s) for line in of_kind(lines, "arrived")]
+    assert any(abs(off) < 1e-9 for off in in_time)  # otherwise nobody was asked
+    assert_as_recorded(lines, "port", world, **options)
 
 
 def test_so_is_a_run_whose_updates_do_not_fit_in_memory() -> None:
@@ -273,6 +290,28 @@ def test_a_pace_that_calls_off_loses_what_would_have_come() -> None:
     assert (other.differs_at, other.what) == (12.0, "whom to call off")
     assert [a.tasks for a in other.loop.aggregations] == [(0, 3)]
     assert other.loop.unknown.num_wasted == 2
+
+
+def test_who_answers_at_once_is_not_missing() -> None:
+    # Tasks 0 and 1 begin with version 0. At 5 task 0 makes version 1; at 8 task 2 fills the buffer,
+    # and task 1, one version behind, is asked for what there is: it answers then, or not.
+    def asked(answers_at: float) -> Any:
+        script = Script().join(0.0, 0, 1).start(0.0, 0, 0, 0).start(0.0, 1, 1, 0).arrive(5.0, 0)
+        script.aggregate(5.0, 1, [0], [0]).start(5.0, 2, 0, 1).arrive(8.0, 2).arrive(answers_at, 1)
+        script.aggregate(answers_at, 2, [2, 1], [0, 1]).stop(20.0)
+        _, mine, _ = walked(script.lines, Port(2, 1, 1), Port(2, 1, 1))
+        assert mine.differs_at is None
+        return mine.loop.unknown.num_unanswered
+
+    assert (asked(8.0), asked(11.0)) == (0, 1)
+
+
+def test_a_pace_that_would_start_fewer_is_not_said_to_start_more() -> None:
+    def unfilled(concurrency: int) -> int:
+        _, _, (other,) = walked(by_hand().lines, Buffered(3, 2), Buffered(concurrency, 2))
+        return int(other.loop.unknown.num_unfilled)
+
+    assert unfilled(2) == 0 < unfilled(5)
 
 
 def test_what_the_run_called_off_ends_so_whatever_the_pace() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import torch
 
@@ -76,10 +77,12 @@ class Loop:
         self._wake_before(turn.at)
         if self.over is None:
             self._now = turn.at
-            self._observe(turn)
             if turn.at >= self._windows.next_at:
+                answers = self._observe_all_but_answers(turn)
                 self._decide(turn, as_recorded=as_recorded)
+                self._observe(turn, answers)
             else:  # in real time a tick may come late
+                self._observe(turn, turn.events)
                 self._give_up(turn.called_off)
                 self._start([*turn.starts, *turn.starts_after])
         return self._acts
@@ -101,9 +104,29 @@ class Loop:
             self._now = wake_at
             self._decide(Turn(wake_at))
 
-    def _observe(self, turn: Turn) -> None:
+    def _observe_all_but_answers(self, turn: Turn) -> list[Line]:
+        """What happened before the pacer was asked; returns what came of its asking.
+
+        Whom it asks for what there is at a tick answers at that very instant, and is heard then,
+        but there is no decision until the next tick.
+        """
+        answers: list[Line] = []
+        if self._rules.tick_s and self.pacer.needs_pull and not turn.has_decided:
+            answers = list(takewhile(_is_arrival, reversed(turn.events)))[::-1]
+        self._observe(turn, turn.events[: len(turn.events) - len(answers)])
+        while answers and not self._asks_for(answers):
+            self._observe(turn, [answers.pop(0)])
+        return answers
+
+    def _asks_for(self, answers: Sequence[Line]) -> bool:
+        """Would the pacer, if it was asked now, ask all of these clients for what there is?"""
+        releases = self.pacer.release(self._view()) if self._rules.can_release else ()
+        pulled = {release.task_id for release in releases if release.pull}
+        return pulled.issuperset(line["task"] for line in answers)
+
+    def _observe(self, turn: Turn, lines: Sequence[Line]) -> None:
         self._judge.doubted = turn.doubted
-        events = [event for line in turn.events if (event := event_of(line, self._weights))]
+        events = [event for line in lines if (event := event_of(line, self._weights))]
         for event in events:
             if isinstance(event, Arrived):
                 self._note_arrival(event)
@@ -250,6 +273,10 @@ class Loop:
         if not self._manager.buffer or (limit - self._now) / tick_s > MOST_TICKS:
             self._windows.skip(min(limit, self._next_call()))
         return self._windows.next_at
+
+
+def _is_arrival(line: Line) -> bool:
+    return line["kind"] == "arrived"
 
 
 def _limits(ends: Ends) -> Limits:
