@@ -276,7 +276,7 @@ class Loop:
 
 
 def _is_arrival(line: Line) -> bool:
-    return line["kind"] == "arrived"
+    return bool(line["kind"] == "arrived")
 
 
 def _limits(ends: Ends) -> Limits:
