@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from pisces.record.lines import Line
+from pisces.record.sound import is_summary
 from pisces.record.summary import Tally
 from pisces.stop import lower_is_better
 from pisces.types import Joined, Started
@@ -81,6 +82,16 @@ def test_a_killed_run_has_no_reason_but_all_the_rest() -> None:
     assert summary["reason"] is None
     assert summary["at"] == 20.0
     assert summary["num_updates"] == 4
+
+
+def test_a_summary_counts_in_whole_numbers() -> None:
+    summary = tally(STORY).summary()
+    assert is_summary(summary)
+    counts = [name for name, value in summary.items() if type(value) is int]
+    assert len(counts) == 13  # the stalest update among them
+    for name in counts:
+        assert not is_summary({**summary, name: -1}), name
+        assert not is_summary({**summary, name: 1.5}), name
 
 
 def test_nothing_at_all() -> None:

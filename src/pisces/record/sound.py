@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 from pisces.record.lines import Line
+from pisces.record.summary import Counts
 from pisces.types import MOST_CLIENTS
 
 MOST = 1 << 63
@@ -87,15 +88,11 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "stopped": ("reason",),
     "sampled": ("share",),
 }
-_COUNTS = (
-    *("versions", "num_clients", "num_clients_started", "num_started", "num_updates"),
-    *("num_aggregated", "num_dropped", "num_failed", "num_called_off", "num_left"),
-    "num_under_way",
-)
+_COUNTS = tuple(name for name, kind in get_type_hints(Counts).items() if kind is int)
 _SUMMARY: Mapping[str, Check] = {
     "reason": _if_any(_is_text),
     "at": _is_number,
-    **dict.fromkeys((*_COUNTS, "num_outliers"), _is_count),
+    **dict.fromkeys(_COUNTS, _is_count),
     "distrusted": _each(_is_client),
     "final": _metrics,
     "best": _metrics,
