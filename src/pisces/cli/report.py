@@ -16,7 +16,7 @@ from pisces.record.reader import Run, find_runs
 from pisces.report.compare import Row, compare, drawn_of, in_order
 from pisces.report.goal import SAY_ONE, Goal
 from pisces.report.ledger.summary import ReadRun
-from pisces.report.settings import apart, differences_of_world
+from pisces.report.settings import apart, differences_of_world, told_apart
 from pisces.report.table import comparison_table, run_table
 
 
@@ -69,7 +69,8 @@ def report(
     places = {"png": png, "svg": svg, "pdf": pdf, "csv": as_csv}
     wanted = Wanted.of(html, places, figure, width)
     found = dict.fromkeys(run for folder in folders for run in _runs_in(folder))
-    read = [ReadRun.whole(run) for run in found]  # once, for all that is made of them
+    # Once, for all that is made of them.
+    read = told_apart([ReadRun.whole(run) for run in found])
     page_alone = wanted.is_page and out is None and not as_json
     _check_logs(read, all_needed=bool(wanted) or len(read) > 1, page_alone=page_alone)
     runs: list[Run] = [run.ledger.run if run.ledger.is_sampled else run for run in read]

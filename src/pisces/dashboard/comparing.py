@@ -26,7 +26,7 @@ from pisces.report.figures.figure import nothing
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
-from pisces.report.settings import apart, differences_of_world
+from pisces.report.settings import apart, differences_of_world, told_apart
 
 MAX_COMPARED = 40  # runs
 FIGURES = (figures.compare_curves, figures.compare_times, figures.compare_speedups)
@@ -40,6 +40,7 @@ def comparison(index: Index, asked: Asked) -> Answer:
         raise BadQuestion("run: name at least one")
     found, left_out = _found(index, names)
     ledgers = [index.ledger(watched) for watched in found]
+    runs = told_apart([ReadRun.of(ledger) for ledger in ledgers])
     target, metric = asked.number("target"), asked.text("metric") or None
 
     def make() -> dict[str, Any]:
@@ -48,15 +49,15 @@ def comparison(index: Index, asked: Asked) -> Answer:
             "runs": [
                 {
                     "id": watched.place.id,
-                    "name": ReadRun.of(ledger).name,
-                    "share_read": ledger.share_read,
+                    "name": run.name,
+                    "share_read": run.ledger.share_read,
                 }
-                for watched, ledger in zip(found, ledgers, strict=True)
+                for watched, run in zip(found, runs, strict=True)
             ],
             "metrics": list(dict.fromkeys(name for one in ledgers for name in one.metrics)),
             "left_out": [{"id": name, "why": why} for name, why in left_out.items()],
             "notes": [why for why in (_other_worlds(found, ledgers), no_goal) if why],
-            "figures": [_drawn_or_why(index, f, ledgers, goal) for f in FIGURES] if goal else [],
+            "figures": [_drawn_or_why(index, f, runs, goal) for f in FIGURES] if goal else [],
             "costs": [
                 {"run": watched.place.id, **asdict(cost)}
                 for watched, cost in zip(found, costs(ledgers), strict=True)
@@ -111,14 +112,14 @@ def _goal(
 
 
 def _drawn_or_why(
-    index: Index, figure: Callable[..., Figure], ledgers: Sequence[Ledger], goal: Goal
+    index: Index, figure: Callable[..., Figure], runs: Sequence[ReadRun], goal: Goal
 ) -> dict[str, Any]:
     """A figure, or in its place why there is none: the others can be seen all the same.
 
     Words name runs as the list does: paths below the folder watched.
     """
     try:
-        made = drawn(figure(ledgers, goal))
+        made = drawn(figure(runs, goal))
     except PiscesError as error:
         made = drawn(nothing("", str(error)))
     return {**made, "words": hidden(made["words"], index.root)}

@@ -124,6 +124,18 @@ class Run:
         return called(self.config) if is_told else self.path.resolve().name
 
     @property
+    def protocol_settings(self) -> dict[str, Any]:
+        """The settings of its protocol, as far as its config has them."""
+        tables, name = self.config.get("protocols"), self.config.get("protocol")
+        own = tables.get(name) if isinstance(tables, dict) and isinstance(name, str) else None
+        return own if isinstance(own, dict) else {}
+
+    @property
+    def replaced_parts(self) -> dict[str, Any]:
+        """What its config has in place of parts of the protocol, by table."""
+        return {table: self.config[table] for table in ANSWERS if table in self.config}
+
+    @property
     def seed(self) -> int | None:
         """The run's seed, if the config says."""
         seed = self.config.get("seed")

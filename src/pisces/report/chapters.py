@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pisces.quantities import begun, how_many, listed
+from pisces.record.reader import Run
 from pisces.report import figures
 from pisces.report.again import make_again, settings_of, software
 from pisces.report.compare import Row, drawn_of
@@ -93,13 +94,12 @@ def _several(runs: Sequence[ReadRun], rows: Sequence[Row] | None, asked: Goal) -
     chapter = Chapter("comparison", "Side by side")
     if rows is not None:
         chapter.say(comparison_table(rows, asked))
-    ledgers = [run.ledger for run in drawn]
     curves = figures.compare_curves if len(drawn) <= MOST_LINES else figures.median_curves
-    chapter.show(curves(ledgers, goal))
+    chapter.show(curves(drawn, goal))
     if rows is not None and goal.target is not None:
-        chapter.show(figures.compare_times(ledgers, goal))
+        chapter.show(figures.compare_times(drawn, goal))
         of_first = replace(goal, reference=rows[0].protocol)
-        chapter.show(figures.compare_speedups(ledgers, of_first))
+        chapter.show(figures.compare_speedups(drawn, of_first))
     yield chapter
     yield _costs(runs)
     for number, run in enumerate(_first_of_each(drawn), start=1):
@@ -139,7 +139,7 @@ def _short_of_all(runs: Sequence[ReadRun], rows: Sequence[Row] | None, goal: Goa
             tag(
                 "p",
                 f"These runs did not meet the same world, so their times compare only with care: "
-                f"{runs[0].name} and {run.name} differ in {listed(keys)}.",
+                f"{' and '.join(_names_apart(runs[0], run))} differ in {listed(keys)}.",
                 class_="warning",
             )
         )
@@ -150,6 +150,7 @@ def _short_of_all(runs: Sequence[ReadRun], rows: Sequence[Row] | None, goal: Goa
                 [
                     f"{how_many(len(runs), 'run')} of {names}{what_was_learnt(runs)}.",
                     "They have no target in common, so times to it are not compared.",
+                    *_cut_short(runs),
                 ]
             )
         )
@@ -164,6 +165,18 @@ def _damage(runs: Sequence[ReadRun]) -> Iterator[Html]:
         if why := run.ledger.problem:
             which = "The log" if len(runs) == 1 else f"The log of {run.name}"
             yield tag("p", f"{which} could not be read to its end: {why}", class_="warning")
+
+
+def _names_apart(one: Run, other: Run) -> tuple[str, str]:
+    """What these are called, or where that is the same, their folders."""
+    is_apart = one.name != other.name
+    return (one.name, other.name) if is_apart else (one.path.name, other.path.name)
+
+
+def _cut_short(runs: Sequence[ReadRun]) -> Iterator[str]:
+    names = [run.path.name for run in runs if run.counts.is_cut_short]
+    if 0 < len(names) < len(runs):
+        yield f"Not drawn, because cut short or not over: {listed(names)}."
 
 
 def _bounds_of(runs: Sequence[ReadRun]) -> dict[str, float]:

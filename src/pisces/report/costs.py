@@ -12,6 +12,7 @@ import numpy as np
 from pisces.record.writer import MODEL
 from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
+from pisces.report.settings import told_apart
 
 Unit: TypeAlias = Literal["seconds", "bytes", "number"]
 QUANTITIES: Mapping[str, tuple[str, Unit]] = {  # what is told of a cost, and in what
@@ -56,12 +57,13 @@ class Cost:
 
 def costs(ledgers: Sequence[Ledger]) -> list[Cost]:
     """What each run cost."""
-    return [_cost(ledger) for ledger in ledgers]
+    return [_cost(run) for run in told_apart([ReadRun.of(ledger) for ledger in ledgers])]
 
 
-def _cost(ledger: Ledger) -> Cost:
+def _cost(run: ReadRun) -> Cost:
+    ledger = run.ledger
     with ledger.lock:
-        run, sizes = ReadRun.of(ledger), ledger.notes.tasks["num_examples"]
+        sizes = ledger.notes.tasks["num_examples"]
         counts, model_bytes = run.counts, _model_bytes(ledger)
         messages = counts.num_started + counts.num_updates
         return Cost(

@@ -23,6 +23,7 @@ from pisces.report.compare import compare, in_order
 from pisces.report.goal import Goal
 from pisces.report.ledger.summary import ReadRun
 from pisces.report.markup import Html, data_block, joined, tag
+from pisces.report.settings import told_apart
 
 SUFFIXES = (".html", ".htm")
 NEEDS_SCRIPTS = "Figures are drawn by JavaScript, which is off here; words and tables are whole."
@@ -43,7 +44,7 @@ def page(runs: Sequence[Run], goal: Goal | None = None) -> str:
     """The page as text."""
     if not runs:
         raise RunError("there are no runs to tell of: give at least one run folder")
-    read = [_read(run) for run in runs]
+    read = told_apart([_read(run) for run in runs])
     goal = Goal.of(read) if goal is None else goal
     goal.check(read)
     texts = (_plotly(), LOOK.read_text("utf-8"), _file("page.js"))

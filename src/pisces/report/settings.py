@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from reprlib import repr as shortened
 from typing import Any
 
 from pisces.quantities import listed
 from pisces.record.reader import MAY_DIFFER, Run
+from pisces.report.ledger.summary import ReadRun
 
 FOREMOST = ("data.dataset", "model.name")  # other worlds altogether
 MOST_KEYS = 3  # settings that are named
@@ -49,6 +51,39 @@ def differences_of_world(runs: Sequence[Run]) -> tuple[Run, list[str]] | None:
         if different:
             return run, sorted(different, key=lambda key: (key not in FOREMOST, key))
     return None
+
+
+def told_apart(runs: Sequence[ReadRun]) -> list[ReadRun]:
+    """Runs of one protocol with other settings are of two: `pisces, staleness_bound=5`."""
+    own = {run.path: _own_settings(run) for run in runs}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault(run.protocol, []).append(own[run.path])
+    keys = {protocol: _differing(group) for protocol, group in groups.items()}
+    return [replace(run, called=_called(run, own[run.path], keys[run.protocol])) for run in runs]
+
+
+def _own_settings(run: Run) -> dict[str, Any]:
+    """Those of the protocol, and of what replaces its parts."""
+    return dotted({**run.replaced_parts, **run.protocol_settings})
+
+
+def _differing(group: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What these do not have alike; what only some tell of is no difference one can name."""
+    shared = [key for key in group[0] if all(key in one for one in group)]
+    return [key for key in shared if any(one[key] != group[0][key] for one in group)]
+
+
+def _called(run: ReadRun, own: Mapping[str, Any], keys: Sequence[str]) -> str | None:
+    if not keys:
+        return None
+    told = [f"{key}={_in_short(own[key])}" for key in keys[:MOST_KEYS]]
+    more = [f"{len(keys) - MOST_KEYS} more"] if len(keys) > MOST_KEYS else []
+    return ", ".join([run.protocol, *told, *more])
+
+
+def _in_short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else shortened(value).strip("'")
 
 
 def apart(one: object, other: object, keys: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,16 @@ from pisces.report.figures.figure import Trace, middle, thinned
 from pisces.report.figures.judging import judge_of
 from pisces.report.goal import Goal
 from pisces.report.ledger import Ledger
+from pisces.report.ledger.summary import ReadRun
 from pisces.report.styles import BLUE, COLOURS, SCALE
 
 HALF = Goal("accuracy", 0.5)
+
+
+def read(ledgers: Sequence[Ledger]) -> list[ReadRun]:
+    return [ReadRun.of(ledger) for ledger in ledgers]
+
+
 OF_ONE: dict[str, Callable[[Ledger], Figure]] = {
     "curve": lambda ledger: curve(ledger, Goal.watched([ledger])),
     "timeline": timeline,
@@ -51,9 +58,9 @@ OF_ONE: dict[str, Callable[[Ledger], Figure]] = {
     "contributors": contributors,
     "staleness": staleness,
     "losses": losses,
-    "compare-curves": lambda ledger: compare_curves([ledger], HALF),
-    "compare-times": lambda ledger: compare_times([ledger], HALF),
-    "compare-speedups": lambda ledger: compare_speedups([ledger], HALF),
+    "compare-curves": lambda ledger: compare_curves(read([ledger]), HALF),
+    "compare-times": lambda ledger: compare_times(read([ledger]), HALF),
+    "compare-speedups": lambda ledger: compare_speedups(read([ledger]), HALF),
 }
 MOST_POINTS = 10_000
 
@@ -522,11 +529,11 @@ def runs_of(tmp_path: Path) -> list[Ledger]:
 
 def test_comparisons_by_hand(tmp_path: Path) -> None:
     ledgers = runs_of(tmp_path)
-    figure = compare_curves(ledgers, HALF)
+    figure = compare_curves(read(ledgers), HALF)
     assert [trace["showlegend"] for trace in figure.data] == [True, False, True, False]
-    assert "pisces: accuracy 0.6, 2 of 2 at the target 0.5" in figure.words
+    assert "pisces: accuracy 0.6 in the median, 2 of 2 at the target 0.5" in figure.words
     check(figure)
-    figure = compare_times(ledgers, HALF)
+    figure = compare_times(read(ledgers), HALF)
     bar, dots, beyond, others = figure.data
     assert (bar["x"], dots["x"]) == ([15.0], [10.0, 20.0])
     # One at 30 s, the other later than 100 s: later than 65 s in the median.
@@ -535,7 +542,7 @@ def test_comparisons_by_hand(tmp_path: Path) -> None:
     assert "fedbuff: reached by 1 of 2" in figure.words
     check(figure)
     # 30 / 10 = 3 with seed 1, and more than 100 / 20 = 5 with seed 2: at least 4 in the median.
-    figure = compare_speedups(ledgers, HALF)
+    figure = compare_speedups(read(ledgers), HALF)
     (dot,) = figure.data
     assert (dot["x"], dot["marker"]["symbol"]) == ([4.0], "triangle-right")
     assert "pisces over fedbuff: >= 4.00x" in figure.words
@@ -547,7 +554,7 @@ def test_a_run_without_the_target_is_drawn_where_it_ended_itself(tmp_path: Path)
     for seed, end in ((1, 50.0), (2, 80.0)):
         lines = [line("evaluated", 0.0, version=0, accuracy=0.1), line("stopped", end, reason="x")]
         ledgers.append(ledger_of(tmp_path / str(seed), lines, f'protocol="a"\nseed={seed}'))
-    bar, dots = compare_times(ledgers, HALF).data
+    bar, dots = compare_times(read(ledgers), HALF).data
     # Later than 50 s and later than 80 s: in the median later than 65 s, and no more is sure.
     assert (bar["x"], dots["x"]) == ([65.0], [50.0, 80.0])
 
@@ -573,7 +580,7 @@ def test_locks_are_taken_in_one_order(tmp_path: Path) -> None:
 
 
 def test_medians_of_many_curves_by_hand(tmp_path: Path) -> None:
-    figure = median_curves(runs_of(tmp_path), HALF)
+    figure = median_curves(read(runs_of(tmp_path)), HALF)
     # pisces comes to 0.6 at 10 s and at 20 s: from 10 to 20 s the median is that of 0.1 and 0.6.
     # fedbuff comes to 0.6 at 30 s, or never: it is drawn as long as half of its runs go on.
     times = [[0.0, 10.0, 20.0]] * 3 + [[0.0, 30.0]] * 3
@@ -587,14 +594,14 @@ def test_medians_of_many_curves_by_hand(tmp_path: Path) -> None:
     assert [trace.get("name") for trace in figure.data[2::3]] == ["pisces", "fedbuff"]
     assert figure.layout["shapes"][0]["y0"] == 0.5
     check(figure)
-    assert "No run was evaluated yet." in median_curves([ledger_of(tmp_path, [])], HALF).words
+    assert "No run was evaluated yet." in median_curves(read([ledger_of(tmp_path, [])]), HALF).words
     assert "choose some" in median_curves([], HALF).words
 
 
 def test_speedups_are_those_of_the_comparison(tmp_path: Path) -> None:
     ledgers = runs_of(tmp_path)
     rows = compare([ledger.run for ledger in ledgers], 0.5)
-    (dot,), (row,) = compare_speedups(ledgers, HALF).data, rows[1:]
+    (dot,), (row,) = compare_speedups(read(ledgers), HALF).data, rows[1:]
     found = row.speedup
     assert found is not None
     assert dot["x"] == [found.least]
@@ -604,14 +611,14 @@ def test_speedups_are_those_of_the_comparison(tmp_path: Path) -> None:
 
 def test_comparisons_that_cannot_be_made_say_why(tmp_path: Path) -> None:
     ledgers = runs_of(tmp_path)
-    assert "have no target in common" in compare_times(ledgers, Goal("accuracy")).words
-    assert "two protocols" in compare_speedups(ledgers[:2], HALF).words
+    assert "have no target in common" in compare_times(read(ledgers), Goal("accuracy")).words
+    assert "two protocols" in compare_speedups(read(ledgers[:2]), HALF).words
     (tmp_path / "again").mkdir()
     for name in ("events.jsonl", "config.toml"):
         (tmp_path / "again" / name).write_bytes((ledgers[0].path / name).read_bytes())
     again = Ledger(tmp_path / "again")
     again.read()
-    assert "one run per seed" in compare_speedups([*ledgers, again], HALF).words
+    assert "one run per seed" in compare_speedups(read([*ledgers, again]), HALF).words
 
 
 def test_whole_runs_of_any_protocol_can_be_drawn(tmp_path: Path) -> None:
@@ -624,7 +631,7 @@ def test_whole_runs_of_any_protocol_can_be_drawn(tmp_path: Path) -> None:
             check(draw(ledgers[-1]))
     several: list[Callable[..., Any]] = [compare_curves, median_curves]
     for draw in [*several, compare_times, compare_speedups]:
-        check(draw(ledgers, Goal.watched(ledgers, target=0.005)))
+        check(draw(read(ledgers), Goal.watched(ledgers, target=0.005)))
 
 
 def test_half_a_log_can_be_drawn(tmp_path: Path) -> None:

@@ -13,20 +13,20 @@ from pisces.report.compare import grouped
 from pisces.report.figures.comparison import RUNS_OVER_TIME, compared, looks_of
 from pisces.report.figures.figure import Figure, Trace, label, nothing, numbers, over_time, thinned
 from pisces.report.goal import Goal
-from pisces.report.ledger import Ledger
+from pisces.report.ledger.summary import ReadRun
 
 NAME = "bands"
 MOST_POINTS = 400  # of one line
 
 
-def median_curves(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
+def median_curves(runs: Sequence[ReadRun], goal: Goal) -> Figure:
     """A metric against time: a line per protocol, and around it the least to the greatest."""
-    with compared(ledgers, goal) as found:
-        if found.why_not:
-            return nothing(RUNS_OVER_TIME, found.why_not)
-        groups = grouped(found.runs)
+    with compared(runs, goal) as why_not:
+        if why_not:
+            return nothing(RUNS_OVER_TIME, why_not)
+        groups = grouped(runs)
         curves_of = {p: [run.curve(goal.metric) for run in own] for p, own in groups.items()}
-    title = f"{told(goal.metric)} of {counted(len(ledgers), 'run')}"
+    title = f"{told(goal.metric)} of {counted(len(runs), 'run')}"
     looks, traces = looks_of(list(groups)), []
     for name, curves in curves_of.items():
         grid, low, middle, high = band([curve for curve in curves if len(curve[0])])

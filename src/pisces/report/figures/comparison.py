@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,25 +22,17 @@ MOST_POINTS = 4000  # of all lines together
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Runs that are drawn, or why there is nothing to draw of them."""
-
-    runs: Sequence[ReadRun]
-    why_not: str | None
-
-
 @contextmanager
 def compared(
-    ledgers: Sequence[Ledger], goal: Goal, *, needs_target: bool = False
-) -> Iterator[Compared]:
-    """Runs to be drawn, while nobody reads on."""
-    with held(ledgers):
-        runs = [ReadRun.of(ledger) for ledger in ledgers]
-        why = _why_nothing(ledgers, goal)
-        if why is None and needs_target:
-            why = f"{begun(NO_TARGET)}: give one." if goal.target is None else goal.refusal(runs)
-        yield Compared(runs, why)
+    runs: Sequence[ReadRun], goal: Goal, *, needs_target: bool = False
+) -> Iterator[str | None]:
+    """Why there is nothing to draw of these runs, if so; nobody reads on meanwhile."""
+    with held([run.ledger for run in runs]):
+        why_not = _why_nothing(runs, goal)
+        if why_not is None and needs_target:
+            no_target = f"{begun(NO_TARGET)}: give one."
+            why_not = no_target if goal.target is None else goal.refusal(runs)
+        yield why_not
 
 
 @contextmanager
@@ -52,12 +44,12 @@ def held(ledgers: Sequence[Ledger]) -> Iterator[None]:
         yield
 
 
-def _why_nothing(ledgers: Sequence[Ledger], goal: Goal) -> str | None:
-    if not ledgers:
+def _why_nothing(runs: Sequence[ReadRun], goal: Goal) -> str | None:
+    if not runs:
         return "There are no runs to compare: choose some."
-    if any(goal.metric in ledger.metrics for ledger in ledgers):
+    if any(goal.metric in run.metrics for run in runs):
         return None
-    if not any(ledger.metrics for ledger in ledgers):
+    if not any(run.metrics for run in runs):
         return "No run was evaluated yet."
     return f"The {told(goal.metric)} was never evaluated."
 
@@ -76,13 +68,12 @@ def looks_of(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
 # --- curves ---------------------------------------------------------------------------------------
 
 
-def compare_curves(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
+def compare_curves(runs: Sequence[ReadRun], goal: Goal) -> Figure:
     """A metric of several runs against time, a colour per protocol and a line per run."""
     name = "compare-curves"
-    with compared(ledgers, goal) as found:
-        if found.why_not:
-            return nothing(RUNS_OVER_TIME, found.why_not)
-        runs = found.runs
+    with compared(runs, goal) as why_not:
+        if why_not:
+            return nothing(RUNS_OVER_TIME, why_not)
         if goal.refusal(runs):  # they are what they are, whatever they are held to
             goal = replace(goal, target=None)
         curves = [(run, *run.curve(goal.metric)) for run in runs]
@@ -119,7 +110,8 @@ def _curve_words(runs: Sequence[ReadRun], goal: Goal) -> str:
     for protocol, own in grouped(runs).items():
         finals = [run.counts.final.get(metric) for run in own]
         known = [value for value in finals if value is not None]
-        at_end = f"{told(metric)} {np.median(known):.4g}" if known else "no value"
+        usual = " in the median" if len(own) > 1 else ""
+        at_end = f"{told(metric)} {np.median(known):.4g}{usual}" if known else "no value"
         if target is not None:
             times = [run.time_to_target(target, metric) for run in own]
             num = sum(time is not None for time in times)

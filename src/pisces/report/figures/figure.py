@@ -93,6 +93,11 @@ def label(text: object) -> str:
     return html.escape(str(text), quote=False)
 
 
+def in_lines(name: str) -> str:
+    """The same of a protocol with settings of its own, a line each."""
+    return label(name).replace(", ", ",<br>")
+
+
 def numbers(values: ArrayLike) -> list[Any]:
     """Plain numbers, None where there is none."""
     array = np.asarray(values)

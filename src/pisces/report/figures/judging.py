@@ -11,7 +11,7 @@ from typing import Any
 
 from pisces.judge.clusters import AUTHORS_EPS, LossOutliers
 from pisces.report.ledger import Ledger
-from pisces.report.ledger.overview import protocol_settings
+from pisces.report.ledger.summary import ReadRun
 
 
 def judge_of(ledger: Ledger) -> LossOutliers | None:
@@ -27,7 +27,7 @@ def judge_of(ledger: Ledger) -> LossOutliers | None:
     table = ledger.run.config.get("judge")
     if isinstance(table, dict):
         return _of_table(table, concurrency) if table.get("policy") == "clusters" else None
-    return _of_protocol(protocol_settings(ledger), concurrency)
+    return _of_protocol(ReadRun.of(ledger).protocol_settings, concurrency)
 
 
 def _of_protocol(settings: Mapping[str, Any], concurrency: int) -> LossOutliers | None:

@@ -18,26 +18,25 @@ from pisces.report.estimate import (
     time_between,
 )
 from pisces.report.figures.comparison import compared, looks_of
-from pisces.report.figures.figure import Figure, Trace, label, layout_of, nothing
+from pisces.report.figures.figure import Figure, Trace, in_lines, label, layout_of, nothing
 from pisces.report.goal import Goal
-from pisces.report.ledger import Ledger
 from pisces.report.ledger.summary import ReadRun
 from pisces.report.styles import GREY
 
 # --- time to target -------------------------------------------------------------------------------
 
 
-def compare_times(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
+def compare_times(runs: Sequence[ReadRun], goal: Goal) -> Figure:
     """Time to the target: a bar to the median of each protocol, a dot per run.
 
     A run that ended, or is, without it is an open triangle where it is now; where that leaves the
     median open, the bar is paler and ends at what is sure: the median lies beyond.
     """
     name, title = "compare-times", "time to target"
-    with compared(ledgers, goal, needs_target=True) as of:
-        if of.why_not:
-            return nothing(title, of.why_not)
-        metric, target, groups = goal.metric, goal.needed, grouped(of.runs)
+    with compared(runs, goal, needs_target=True) as why_not:
+        if why_not:
+            return nothing(title, why_not)
+        metric, target, groups = goal.metric, goal.needed, grouped(runs)
         found = {
             protocol: [(run, run.time_to_target(target, metric)) for run in own]
             for protocol, own in groups.items()
@@ -116,7 +115,7 @@ def _height(num: int) -> int:
 def _category(names: Sequence[str]) -> dict[str, Any]:
     return {
         "tickvals": list(range(len(names))),
-        "ticktext": [label(name) for name in names],
+        "ticktext": [in_lines(name) for name in names],
         "range": [len(names) - 0.4, -0.6],
         "zeroline": False,
     }
@@ -125,17 +124,17 @@ def _category(names: Sequence[str]) -> dict[str, Any]:
 # --- speed-ups ------------------------------------------------------------------------------------
 
 
-def compare_speedups(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
+def compare_speedups(runs: Sequence[ReadRun], goal: Goal) -> Figure:
     """Speed-ups of the reference over the others, paired by seed, with their intervals.
 
     As `pisces.report.compare` has them: a run that ended without the target counts as a bound.
     """
     name, title = "compare-speedups", "speed-up to the target"
-    with compared(ledgers, goal, needs_target=True) as found:
-        if found.why_not:
-            return nothing(title, found.why_not)
+    with compared(runs, goal, needs_target=True) as why_not:
+        if why_not:
+            return nothing(title, why_not)
         try:
-            rows = compare(found.runs, goal.needed, metric=goal.metric, reference=goal.reference)
+            rows = compare(runs, goal.needed, metric=goal.metric, reference=goal.reference)
         except RunError as error:
             return nothing(title, f"{error}.")
     others = {row.protocol: row.known_speedup for row in rows[1:]}
@@ -149,7 +148,9 @@ def compare_speedups(ledgers: Sequence[Ledger], goal: Goal) -> Figure:
         _speedup_trace(place, found, looks[protocol][0])
         for place, (protocol, found) in enumerate(speedups.items())
     ]
-    layout = layout_of(name, f"speed-up of {first} (1: none)", "", height=_height(len(speedups)))
+    layout = layout_of(name, "", "", height=_height(len(speedups)))
+    gap = "<br>" if ", " in first else " "
+    layout["xaxis"]["title"] = {"text": f"speed-up of {in_lines(first)}{gap}(1: none)"}
     layout["yaxis"] |= _category(list(speedups))
     layout["xaxis"]["rangemode"] = "tozero"
     line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from pisces.errors import RunError
 from pisces.record.reader import Run
 from pisces.record.writer import CHECKPOINTS, SUMMARY
 from pisces.report.ledger.book import Ledger
@@ -231,17 +230,6 @@ def bound_of(ledger: Ledger) -> float | None:
     told = ledger.notes.pace.get("bound")
     if told is not None:
         return float(told["value"][-1])
-    settings = protocol_settings(ledger)
+    settings = ReadRun.of(ledger).protocol_settings
     bound = settings.get("staleness_bound")
     return float(bound) if isinstance(bound, (int, float)) else None
-
-
-def protocol_settings(ledger: Ledger) -> dict[str, Any]:
-    """The settings of the run's protocol, as far as its config has them."""
-    try:
-        config = ledger.run.config
-    except RunError:
-        return {}
-    tables, protocol = config.get("protocols"), config.get("protocol")
-    own = tables.get(protocol) if isinstance(tables, dict) and isinstance(protocol, str) else None
-    return own if isinstance(own, dict) else {}

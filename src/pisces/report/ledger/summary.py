@@ -100,6 +100,7 @@ class ReadRun(Run):
     """A run whose log is read already: all but `events` and `tally` is answered from its ledger."""
 
     ledger: Ledger = field(compare=False, repr=False)
+    called: str | None = field(default=None, compare=False)  # in place of its protocol's name
 
     @classmethod
     def of(cls, ledger: Ledger) -> ReadRun:
@@ -116,6 +117,11 @@ class ReadRun(Run):
             return run
         _ = run.config, run.saved
         return cls.of(Ledger.whole(run.path))
+
+    @property
+    def protocol(self) -> str:
+        """What its protocol is called here."""
+        return self.called or super().protocol
 
     @property
     def config(self) -> dict[str, Any]:
