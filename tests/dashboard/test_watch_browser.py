@@ -743,10 +743,11 @@ FOCUSED = "(document.activeElement.labels?.[0] ?? document.activeElement).innerT
 def test_what_is_selected_and_where_the_focus_is_stays(tmp_path: Path, open_tab: OpenTab) -> None:
     with serving(tmp_path) as server:
         tab = open_tab(server.link)
-        command = tab.page.get_by_text("pisces demo", exact=True)
+        told = f"pisces run my.toml --out {tmp_path.name}/first"
+        command = tab.page.get_by_text(told, exact=True)
         command.evaluate("(code) => getSelection().selectAllChildren(code)")
         asked_again(tab, 4)
-        assert tab.page.evaluate("String(getSelection())") == "pisces demo"
+        assert tab.page.evaluate("String(getSelection())") == told
 
         tab.page.goto(of(server, "later"))
         tab.page.locator("main").get_by_role("link", name="All runs").focus()

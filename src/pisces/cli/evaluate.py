@@ -60,7 +60,7 @@ def evaluate(
 
 
 def _settings(run: Run, dataset: str | None) -> config.Config:
-    if "clients" not in run.config:
+    if run.is_of_a_program or not run.config:
         raise RunError(
             f"{run.path} was made from Python, with a model of its own: load it there with "
             "pisces.load(...).state_dict()"
