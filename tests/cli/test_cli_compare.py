@@ -115,8 +115,7 @@ def test_a_worker_that_raises_is_one_line(spawn: Callable[..., Any], small: str)
     ran = spawn("compare", small, *args, preexec_fn=full_disk)
     assert (ran.code, ran.out) == (2, "")
     (line,) = ran.err.splitlines()
-    assert line.startswith("error: cannot write ")
-    assert "/o/pisces-seed1/events.jsonl: File too large; make room" in line
+    assert line.startswith("error: cannot write o/pisces-seed1/events.jsonl: File too large; make")
     assert not Path("o/fedbuff-seed1").exists()  # no more runs are begun
 
 

@@ -72,7 +72,7 @@ class RunFolder:
             events = (path / EVENTS).open("xb")  # who opens it first owns the folder
             _lock(events, path)
             _replace(path / CONFIG, config_text.encode())
-            return cls(path.absolute(), events, is_new=True)
+            return cls(path, events, is_new=True)
 
     @classmethod
     def reopen(cls, path: str | Path) -> RunFolder:
@@ -89,7 +89,7 @@ class RunFolder:
         except RunError:
             events.close()
             raise
-        return cls(path.absolute(), events)
+        return cls(path, events)
 
     def write_behind(self) -> None:
         """From the first line on let a thread write, so that nobody waits for a slow disk."""

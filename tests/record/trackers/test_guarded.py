@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -251,25 +250,6 @@ def test_what_one_tracker_does_to_its_points_is_not_seen_by_another() -> None:
             assert turn.wait_for(lambda it=guarded: it.is_done, PATIENCE_S)
     assert shared.values == trackers[1].points[0].values == {"x": 1.0}
     assert trackers[1].summaries == [summary] == [{"final": {"accuracy": 0.5}}]
-
-
-def test_one_that_moves_the_process_elsewhere_takes_no_part_of_the_run_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Mover(Tracker):
-        name = "mover"
-
-        def begin(self, run: Subject) -> None:
-            os.chdir(tmp_path / "elsewhere")
-
-        def track(self, points: Sequence[Point]) -> None:
-            pass
-
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path)
-    simulated(Path("run"), trackers=[Mover()])
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-    assert (tmp_path / "run" / "summary.json").exists()
 
 
 def test_one_whose_name_cannot_be_told_is_called_after_its_kind() -> None:
