@@ -35,6 +35,7 @@ def test_settings_that_differ_are_part_of_what_runs_are_called(tmp_path: Path) -
     five, eighty = "pisces, staleness_bound=5", "pisces, staleness_bound=80"
     assert [run.protocol for run in told] == [five, eighty, five, "fedbuff"]
     assert told[1].name == f"{eighty} (seed 1)"
+    assert [run.protocol for run in told_apart(told)] == [run.protocol for run in told]
     # So they are held against each other, and two seeds of one stay together.
     assert [len(seeds) for seeds in by_protocol(told).values()] == [2, 1, 1]
     rows = {row.protocol: row for row in compare(told, 0.5, reference=five)}
@@ -69,9 +70,10 @@ def test_what_only_some_tell_of_is_no_difference(tmp_path: Path) -> None:
 
 
 def test_a_page_compares_two_settings_of_one_protocol(tmp_path: Path) -> None:
-    text = page([bound(tmp_path, 5), bound(tmp_path, 80)])
-    assert "pisces, staleness_bound=5" in text
-    assert "A closer look: pisces, staleness_bound=80 (seed 1)" in text
+    runs = [bound(tmp_path, 5), bound(tmp_path, 80)]
+    for text in (page(runs), page(told_apart(runs))):  # the command has told them apart already
+        assert "pisces, staleness_bound=5" in text
+        assert "A closer look: pisces, staleness_bound=80 (seed 1)" in text
 
 
 def test_names_with_settings_stand_in_lines(tmp_path: Path) -> None:

@@ -54,7 +54,10 @@ def differences_of_world(runs: Sequence[Run]) -> tuple[Run, list[str]] | None:
 
 
 def told_apart(runs: Sequence[ReadRun]) -> list[ReadRun]:
-    """Runs of one protocol with other settings are of two: `pisces, staleness_bound=5`."""
+    """Runs of one protocol with other settings are of two: `pisces, staleness_bound=5`.
+
+    Those that were told apart before stay so.
+    """
     own = {run.path: _own_settings(run) for run in runs}
     groups: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
@@ -76,7 +79,7 @@ def _differing(group: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _called(run: ReadRun, own: Mapping[str, Any], keys: Sequence[str]) -> str | None:
     if not keys:
-        return None
+        return run.called
     told = [f"{key}={_in_short(own[key])}" for key in keys[:MOST_KEYS]]
     more = [f"{len(keys) - MOST_KEYS} more"] if len(keys) > MOST_KEYS else []
     return ", ".join([run.protocol, *told, *more])
